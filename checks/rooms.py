@@ -4,7 +4,8 @@
 
 A room is a folder or a module at the top of the package; inside ``engine``, one below it. An arrow runs from a room to
 one that it imports; imports inside functions and for types count, too. A circle is a chain of imports that returns to
-the module that it starts from.
+the module that it starts from. The public names of a room are those that its ``__init__.py`` imports on first use; this
+table is not counted as imports of the room.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ Arrows = dict[tuple[str, str], list[str]]  # from, to -> where: "file:line"
 
 @dataclass(frozen=True)
 class Import:
-    """A name that a module imports, such as ``gemm_lessons.gemm.shapes.Shape``, and the line that does."""
+    """A name that a module imports, such as ``gemm_lessons.gemm.Shape``, and the line that does.
+
+    ``source``: the module after ``from``; empty for a plain import
+    """
 
     name: str
     line: int
+    source: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +78,21 @@ class Package:
                     found.setdefault(pair, []).append(where)
         return dict(sorted(found.items()))
 
-    def reached(self) -> dict[str, dict[str, set[str]]]:
-        """Room -> its modules that other rooms import -> the names taken from each ("" for the module itself). A name
-        that the package's own ``__init__.py`` takes is not counted."""
-        found: dict[str, dict[str, set[str]]] = {room: {} for room in self.rooms() if room}
+    def taken(self) -> dict[str, set[str]]:
+        """Module -> the names that other rooms import from it; what the package's own ``__init__.py`` imports is not
+        counted. A module of the engine is imported from the room that it is in, or from the engine."""
+        found: dict[str, set[str]] = {}
         for module, imports in self.imports.items():
             for one in imports:
-                root, _, other = one.name.partition(".")
-                while other and other not in self.modules:
-                    other = other.rpartition(".")[0]
-                if module and root == "gemm_lessons" and other and room_of(other) != room_of(module):
-                    name = one.name.removeprefix(f"gemm_lessons.{other}").removeprefix(".")
-                    found[room_of(other)].setdefault(other, set()).add(name)
-        return found
+                root, _, source = one.source.partition(".")
+                if module and root == "gemm_lessons" and source and room_of(source) != room_of(module):
+                    found.setdefault(source, set()).add(one.name.removeprefix(f"{one.source}."))
+        return dict(sorted(found.items()))
+
+    def given(self, room: str) -> set[str]:
+        """The public names of a room."""
+        table = _table_of(ast.parse(self.modules[room].read_text()))
+        return {alias.name for node in table if isinstance(node, ast.ImportFrom) for alias in node.names}
 
     def rooms(self, inside: str = "") -> list[str]:
         """The rooms at the top, or those ``inside`` one of them."""
@@ -116,13 +123,17 @@ class Package:
     @staticmethod
     def _imports_of(path: Path) -> Sequence[Import]:
         found: list[Import] = []
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        table = _table_of(tree)
+        for node in ast.walk(tree):
+            if node in table:
+                continue
             if isinstance(node, ast.Import):
                 found += (Import(alias.name, node.lineno) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 if node.level:
                     raise ValueError(f"{path}:{node.lineno}: imports are absolute")
-                found += (Import(f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+                found += (Import(f"{node.module}.{it.name}", node.lineno, str(node.module)) for it in node.names)
         return found
 
 
@@ -132,6 +143,13 @@ def room_of(module: str, inside: str = "") -> str:
         return module.partition(".")[0]
     room, _, rest = module.partition(".")
     return rest.partition(".")[0] if room == inside else ""
+
+
+def _table_of(tree: ast.Module) -> Sequence[ast.stmt]:
+    """The imports of a room's public names: under ``if TYPE_CHECKING:`` with an ``else``, which defines
+    ``__getattr__``."""
+    tables = (it for it in tree.body if isinstance(it, ast.If) and "__getattr__ = on_first_use" in ast.unparse(it))
+    return next((it.body for it in tables), [])
 
 
 def main() -> None:
@@ -149,10 +167,9 @@ def main() -> None:
             if options.arrows:
                 for (room, other), where in arrows.items():
                     print(f"  {room} -> {other}  {len(where)}x, {where[0]}")
-    print("modules that other rooms import, and names taken from them:")
-    for room, modules in package.reached().items():
-        if modules:
-            print(f"  {room}: {len(modules)}, {sum(map(len, modules.values()))}")
+    print("names that other rooms import:")
+    for module, names in package.taken().items():
+        print(f"  {module}: {len(names)}")
     circles = package.circles()
     print(f"circles: {len(circles)}")
     for circle in circles:

@@ -64,7 +64,7 @@ def _run() -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?" instead of raising
     _tolerate_closed_pipes()
     from gemm_lessons import cli
-    from gemm_lessons.cli.app import app_for, app_to_complete
+    from gemm_lessons.cli import app_for, app_to_complete
 
     cli.forking = True
     if "_GEMM_LESSONS_COMPLETE" in os.environ:  # a request for completion; Bash has a variable of its own for the line

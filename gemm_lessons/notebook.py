@@ -19,31 +19,29 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import HTML, Markdown, display
 
-from gemm_lessons.cli.options import parse_shape
-from gemm_lessons.cli.practice import practised
-from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
-from gemm_lessons.commands.doctor import examine
-from gemm_lessons.course.folder import CommandError, any_course, read_source, shown
-from gemm_lessons.course.position import hint_level
-from gemm_lessons.course.progress import (
+from gemm_lessons.cli import DEFAULT_GPU, DeviceChoice, afford, device_for, parse_shape, practised, sheet_for
+from gemm_lessons.commands import examine
+from gemm_lessons.course import (
+    CommandError,
     LessonProgress,
+    Stub,
+    any_course,
+    hint_level,
     keeps_reference,
     load_progress,
+    open_todos,
+    parse_tile,
+    read_source,
+    retiled,
     save_progress,
+    shown,
     waits_for_predictions,
 )
-from gemm_lessons.course.tiles import parse_tile, retiled
-from gemm_lessons.course.todos import Stub, open_todos
 from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import ShapeError
-from gemm_lessons.report.console import HtmlConsole
-from gemm_lessons.report.course import body_of, show_doctor, show_hint
-from gemm_lessons.report.screen import ScreenContext, printed, show_screen
-from gemm_lessons.running import contract
-from gemm_lessons.running.outcome import RunOutcome
-from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.running.speedup import gain_of
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import ShapeError
+from gemm_lessons.report import HtmlConsole, ScreenContext, body_of, printed, show_doctor, show_hint, show_screen
+from gemm_lessons.running import RunOutcome, RunRequest, contract, gain_of, run_lesson
 
 
 @dataclass(frozen=True)

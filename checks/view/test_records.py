@@ -16,7 +16,8 @@ from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.gemm.data import BufferLayout
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.view import element, show_line
-from gemm_lessons.view import NO_THREAD, Side, View, owners
+from gemm_lessons.view import Side, View
+from gemm_lessons.view.owners import NO_THREAD, owners
 
 WORDS = Request(
     "k.cu", 1, "shared", "load", False, 4, "LDS R1, [R2]", "As", 0, 0, tuple(range(0, 128, 4)), cost=1, ideal=1

@@ -10,21 +10,25 @@ from functools import cached_property
 from pathlib import Path
 
 from gemm_lessons.authoring.numbers import GPU, SEED, Numbers
-from gemm_lessons.course.folder import Course, read_source, shown, write_atomically, writing
-from gemm_lessons.course.gates_toml import GateReader
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.pitfalls import Pitfall, load_pitfalls
-from gemm_lessons.course.toml import TomlReader, read_toml
-from gemm_lessons.devices.simulated import Simulated
-from gemm_lessons.engine.compiler import cache
-from gemm_lessons.engine.compiler.compile import Compiled, disassemble_ahead
-from gemm_lessons.engine.hardware.sheets import find_gpu
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.toml_file import Where
-from gemm_lessons.judging.verdict import CompileFailed
-from gemm_lessons.running.outcome import RunOutcome
-from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.running.plan import RunPlan
+from gemm_lessons.course import (
+    Course,
+    GateReader,
+    Lesson,
+    Pitfall,
+    TomlReader,
+    load_pitfalls,
+    read_source,
+    read_toml,
+    shown,
+    write_atomically,
+    writing,
+)
+from gemm_lessons.devices import Simulated
+from gemm_lessons.engine import find_gpu
+from gemm_lessons.engine.compiler import Compiled, cache, disassemble_ahead
+from gemm_lessons.engine.records import Where, dataclass
+from gemm_lessons.judging import CompileFailed
+from gemm_lessons.running import RunOutcome, RunPlan, RunRequest, run_lesson
 
 Printer = Callable[[RunOutcome], str]  # what ``gemm-lessons run`` prints at 80 columns
 

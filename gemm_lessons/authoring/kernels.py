@@ -11,12 +11,11 @@ import numpy as np
 
 from gemm_lessons.authoring.candidate import Candidate, flaw
 from gemm_lessons.authoring.numbers import SEED
-from gemm_lessons.course.todos import todo_marks
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, TimedOut, WrongAnswer
-from gemm_lessons.running.outcome import Row
+from gemm_lessons.course import todo_marks
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Problem, Shape
+from gemm_lessons.judging import CompileFailed, Faulted, GateMissed, TimedOut, WrongAnswer
+from gemm_lessons.running import Row
 
 TODO = re.compile(r"\s*// TODO\(\d+\)")
 COMMENT = re.compile(r"\s*//(?! TODO)")

@@ -12,19 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.pitfalls import load_pitfalls, resized
-from gemm_lessons.devices.device import Binaries, Task
-from gemm_lessons.devices.simulated import Simulated
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.compiler.compile import Compiled, compile_source, disassemble_ahead
-from gemm_lessons.engine.hardware.occupancy import occupancy_of
-from gemm_lessons.engine.hardware.sheets import find_gpu
-from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
-from gemm_lessons.gemm.data import LAYOUTS
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.course import CommandError, Course, Lesson, LessonError, load_pitfalls, resized
+from gemm_lessons.devices import Binaries, Simulated, Task
+from gemm_lessons.engine import find_gpu
+from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
+from gemm_lessons.engine.compiler import Compiled, compile_source, disassemble_ahead
+from gemm_lessons.engine.hardware import occupancy_of
+from gemm_lessons.engine.sass import BANK, OTHER, THREE, reads
+from gemm_lessons.gemm import LAYOUTS, Problem, Shape
 
 GPU = "h200"  # the GPU of occupancies in texts
 SEED = 20261121

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
-from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.course.pitfalls import without_steps
-from gemm_lessons.judging.verdict import CompileFailed, Passed, WrongAnswer
+from gemm_lessons.course import LessonError, without_steps
+from gemm_lessons.judging import CompileFailed, Passed, WrongAnswer
 
 QUOTE = re.compile(r"<!-- pitfall: (\w+) -->\s*```\w*\n(.*?)```", re.DOTALL)
 OMITTED = re.compile(r"^\.{3}\s*|\s*\.{3}$")  # marks what a quote omits before or after a line

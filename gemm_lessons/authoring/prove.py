@@ -11,11 +11,9 @@ from tempfile import TemporaryDirectory
 
 from gemm_lessons.authoring import kernels, pitfalls, questions, texts
 from gemm_lessons.authoring.candidate import Candidate, Shared, flaw, scratch_folder
-from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.lesson_toml import load_lesson
+from gemm_lessons.course import CommandError, Course, Lesson, LessonError, load_lesson, read_source
 from gemm_lessons.engine import UnsupportedKernel
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 FILES = {  # file -> purpose
     "stub.cu": "the solution without its idea, which is left out at // TODO(1), // TODO(2), ...",

@@ -13,12 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
 from gemm_lessons.authoring.numbers import Numbers
-from gemm_lessons.course.drills import load_drills
-from gemm_lessons.course.folder import read_source, write_atomically
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.questions import Question, load_questions
-from gemm_lessons.engine.arguments.expression import ExpressionError
-from gemm_lessons.running.predictions import names_of
+from gemm_lessons.course import Lesson, Question, load_drills, load_questions, read_source, write_atomically
+from gemm_lessons.engine.arguments import ExpressionError
+from gemm_lessons.running import names_of
 
 ASKED = re.compile(r"<!-- questions -->\n(.*?)<!-- /questions -->", re.DOTALL)
 COLUMNS = 100

@@ -7,8 +7,7 @@ import tempfile
 from pathlib import Path
 from string import Template
 
-from gemm_lessons.course.folder import CommandError, Course, writing
-from gemm_lessons.course.lesson import LESSON_NAME
+from gemm_lessons.course import LESSON_NAME, CommandError, Course, writing
 
 FILES = Path(__file__).parent / "skeleton"
 

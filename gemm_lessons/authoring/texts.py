@@ -8,11 +8,7 @@ from itertools import pairwise
 
 from gemm_lessons.authoring.candidate import Candidate, flaw, line_at
 from gemm_lessons.authoring.numbers import TABLE
-from gemm_lessons.course.folder import CommandError
-from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.course.text import BLOCK, numbered, section
-from gemm_lessons.course.todos import todo_marks
-from gemm_lessons.course.toml import TomlReader
+from gemm_lessons.course import BLOCK, CommandError, LessonError, TomlReader, numbered, section, todo_marks
 
 WIDEST = 78  # columns of code and drawings in a text: the terminal has 80, the renderer takes two
 QUOTED_FILE = re.compile(r"<!-- from: (\S+) -->\s*```\w*\n(.*?)```", re.DOTALL)

@@ -11,10 +11,9 @@ from gemm_lessons.running import contract
 
 def doctor(no_color: NoColor = False) -> int:
     """Check everything that a run needs, and say how to fix it."""
-    from gemm_lessons.commands.doctor import examine
-    from gemm_lessons.grading.worker import walls_around_grading
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.course import show_doctor
+    from gemm_lessons.commands import examine
+    from gemm_lessons.grading import walls_around_grading
+    from gemm_lessons.report import Working, make_console, show_doctor
 
     with Working(make_console(stderr=True), "examining"):
         checks = [*examine(), walls_around_grading()]

@@ -149,9 +149,9 @@ def _show_version(value: bool) -> bool:
 
 
 def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
-    from gemm_lessons.course.folder import CommandError
+    from gemm_lessons.course import CommandError
     from gemm_lessons.engine import KitError, UnsupportedKernel
-    from gemm_lessons.gemm.shapes import ShapeError
+    from gemm_lessons.gemm import ShapeError
     from gemm_lessons.running import contract
 
     try:
@@ -172,8 +172,7 @@ def _exit_code(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
 
 def _carry_over() -> None:
     """Update a course folder from before lessons got other numbers, and say so; leave one that cannot be written."""
-    from gemm_lessons.course.carry_over import carried_over
-    from gemm_lessons.course.folder import CommandError, find_course
+    from gemm_lessons.course import CommandError, carried_over, find_course
     from gemm_lessons.engine import KitError
 
     try:
@@ -182,14 +181,13 @@ def _carry_over() -> None:
     except (CommandError, KitError):  # the command itself reports a folder that cannot be read
         return
     if done:
-        from gemm_lessons.report.console import make_console
-        from gemm_lessons.report.course import show_carried_over
+        from gemm_lessons.report import make_console, show_carried_over
 
         show_carried_over(make_console(stderr=True), done)
 
 
 def _show(failure: str) -> None:
-    from gemm_lessons.report.console import make_console, show_error
+    from gemm_lessons.report import make_console, show_error
 
     show_error(make_console(stderr=True), failure)
 

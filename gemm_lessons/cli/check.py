@@ -10,9 +10,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import NoColor, Problems
-from gemm_lessons.course.folder import CommandError, Course, own_course
-from gemm_lessons.course.position import marks_left
-from gemm_lessons.course.todos import TodoMark
+from gemm_lessons.course import CommandError, Course, TodoMark, marks_left, own_course
 from gemm_lessons.running import contract
 
 

@@ -10,16 +10,24 @@ import typer
 
 from gemm_lessons.cli.options import KERNELS, NoColor, keep_progress, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, Course, any_course, read_bytes, read_source, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.progress import keeps_reference, load_progress
+from gemm_lessons.course import (
+    CommandError,
+    Course,
+    Lesson,
+    any_course,
+    keeps_reference,
+    load_progress,
+    read_bytes,
+    read_source,
+    shown,
+)
 from gemm_lessons.engine import UnknownArchitecture
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.commands.slower import Difference
-    from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.commands import Difference
+    from gemm_lessons.engine import GpuSpec
 
 
 def compare(
@@ -104,13 +112,11 @@ def _rows(
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
-        from gemm_lessons.commands.comparing import Contender
-        from gemm_lessons.commands.comparing import compare as compared
-        from gemm_lessons.commands.slower import of_rows
-        from gemm_lessons.devices.simulated import Simulated
-        from gemm_lessons.report.compare import show_comparison
-        from gemm_lessons.report.console import Working, make_console, show_note
-        from gemm_lessons.running.plan import RunRequest
+        from gemm_lessons.commands import Contender, of_rows
+        from gemm_lessons.commands import compare as compared
+        from gemm_lessons.devices import Simulated
+        from gemm_lessons.report import Working, make_console, show_comparison, show_note
+        from gemm_lessons.running import RunRequest
 
         one, other = (Contender(*it) for it in contenders)
         request = RunRequest(course, other.lesson, other.path, Simulated(), sheet, beside=False)
@@ -170,10 +176,9 @@ def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_j
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
-        from gemm_lessons.commands.slower import of_launches
+        from gemm_lessons.commands import of_launches
         from gemm_lessons.engine.inspection import ArgumentError, InspectRequest
-        from gemm_lessons.report.compare import show_difference
-        from gemm_lessons.report.console import Working, make_console
+        from gemm_lessons.report import Working, make_console, show_difference
 
         requests = [
             InspectRequest(read_source(path), shown(path), entry, shape, arguments,
@@ -196,7 +201,7 @@ def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_j
 def _as_json(why: Difference | str) -> int:
     import json
 
-    from gemm_lessons.commands.slower import slower_as_json
+    from gemm_lessons.commands import slower_as_json
 
     typer.echo(json.dumps(slower_as_json(why), indent=2, allow_nan=False))
     return contract.EXIT_NOT_PASSED if isinstance(why, str) else contract.EXIT_PASSED

@@ -8,12 +8,11 @@ import typer
 
 from gemm_lessons.cli.commands import NAMES
 from gemm_lessons.cli.options import NoColor, complete_lesson
-from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
-from gemm_lessons.course.lesson import LessonError
+from gemm_lessons.course import CommandError, Course, LessonError, any_course, own_course
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.authoring.numbers import Numbers
+    from gemm_lessons.authoring import Numbers
 
 
 def new(
@@ -21,9 +20,8 @@ def new(
     no_color: NoColor = False,
 ) -> int:
     """Make a small, working lesson in your course folder, to replace with your own."""
-    from gemm_lessons.authoring.skeleton import new_lesson
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.proofs import show_new_lesson
+    from gemm_lessons.authoring import new_lesson
+    from gemm_lessons.report import make_console, show_new_lesson
 
     show_new_lesson(make_console(), new_lesson(own_course(), name))
     return contract.EXIT_PASSED
@@ -45,9 +43,7 @@ def check(
 
     Each flaw is one line: file, line, what is wrong, what to do. Exit code: 0 all proven, 1 flaws, 2 wrong command.
     """
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.proofs import show_checked, show_filled, show_proofs
-    from gemm_lessons.report.screen import printed
+    from gemm_lessons.report import Working, make_console, printed, show_checked, show_filled, show_proofs
 
     course = own_course() if write else any_course()
     names = [course.resolve(query) for query in lessons or ()]
@@ -57,8 +53,7 @@ def check(
         skipped = [name for name in course.names if name not in names]
     if not names:
         raise CommandError("no lesson here has a solution.cu of its own; name one to prove the packaged one's copy")
-    from gemm_lessons.authoring.candidate import Shared
-    from gemm_lessons.authoring.prove import prove_lesson
+    from gemm_lessons.authoring import Shared, prove_lesson
 
     console = make_console()
     shared = Shared.of(course, printed, NAMES)
@@ -77,7 +72,7 @@ def check(
 
 
 def _filled(course: Course, name: str, numbers: Numbers) -> bool:
-    from gemm_lessons.authoring.questions import fill_in
+    from gemm_lessons.authoring import fill_in
 
     try:
         return fill_in(course.lesson(name), numbers)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_of, one_at_most, shape_of
-from gemm_lessons.course.tiles import in_layout, typed
+from gemm_lessons.course import in_layout, typed
 from gemm_lessons.running import contract
 
 
@@ -34,8 +34,7 @@ def export(
     main.cu allocates, copies, launches, checks, and times the kernel beside cuBLAS. Build it with the Makefile or with
     one nvcc command. Existing files are kept as NAME.bak-1, -2, ...
     """
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_export
+    from gemm_lessons.report import make_console, show_export
 
     one_at_most(solution=solution, file=file)
     course, found, path = kernel_of(lesson, solution, file=file)
@@ -44,7 +43,7 @@ def export(
     if layout is not None:
         found = in_layout(found, layout.upper())
     wanted = shape_of(found, shape) if shape is not None else None
-    from gemm_lessons.export.folder import export_lesson  # imports the template engine
+    from gemm_lessons.export import export_lesson
 
     folder = out or Path("export") / "_".join(filter(None, (found.name, found.type)))
     exported = export_lesson(found, path, folder, course.architecture_of(found), wanted)

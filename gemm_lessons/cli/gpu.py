@@ -30,12 +30,9 @@ from gemm_lessons.cli.run import (
     device_for,
     sheet_for,
 )
-from gemm_lessons.course.folder import CommandError, Course, any_course, read_source
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.tiles import in_layout
+from gemm_lessons.course import CommandError, Course, Lesson, any_course, in_layout, read_source
 from gemm_lessons.engine import KitError
-from gemm_lessons.gemm.data import LAYOUTS
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.gemm import LAYOUTS, Shape, astuple
 from gemm_lessons.running import contract
 
 
@@ -74,9 +71,8 @@ def profile(
 ) -> int:
     """Profile one kernel with Nsight Compute, beside the simulator's counters, or trace a run with Nsight Systems."""
     from gemm_lessons.commands import profiling
-    from gemm_lessons.report.bench import show_plan, show_profile, show_report_file
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.running.pipeline import label_for
+    from gemm_lessons.report import Working, make_console, show_plan, show_profile, show_report_file
+    from gemm_lessons.running import label_for
 
     one_at_most(solution=solution, file=file)
     for name, given in {"print": print_, "output": output, "shape": shape}.items():
@@ -115,11 +111,11 @@ def profile(
 
 def _simulated(course: Course, lesson: Lesson, path: Path, report: Path) -> int:
     """Write the report of a simulated run."""
-    from gemm_lessons.commands.simulated_report import report_of
-    from gemm_lessons.course.folder import write_atomically
-    from gemm_lessons.devices.simulated import Simulated
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.running.pipeline import RunRequest, run_lesson
+    from gemm_lessons.commands import report_of
+    from gemm_lessons.course import write_atomically
+    from gemm_lessons.devices import Simulated
+    from gemm_lessons.report import Working, make_console
+    from gemm_lessons.running import RunRequest, run_lesson
 
     if report.suffix != ".ncu-rep":
         raise CommandError(f"--report {report}: ncu-ui opens files whose names end in .ncu-rep")
@@ -202,12 +198,11 @@ def bench(
         layouts = [next((it for it in LAYOUTS if all(it in each.shapes.layouts for each in found)), LAYOUTS[0])]
     wanted = [replace(shape, layout=it) for shape in wanted for it in layouts]
     if plot is not None:
-        from gemm_lessons.report.plot import need_matplotlib
+        from gemm_lessons.report import need_matplotlib
 
         need_matplotlib(plot)
-    from gemm_lessons.commands.bench import BenchRequest, bench_as_json, run_bench
-    from gemm_lessons.report.bench import progress_bar, show_bench
-    from gemm_lessons.report.console import make_console
+    from gemm_lessons.commands import BenchRequest, bench_as_json, run_bench
+    from gemm_lessons.report import make_console, progress_bar, show_bench
 
     on = device_for(device, gpu_index)
     request = BenchRequest(course, found, wanted, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), csv, mine)
@@ -220,7 +215,7 @@ def bench(
     else:
         show_bench(make_console(), request, result, verbose)
     if plot is not None:
-        from gemm_lessons.report.plot import draw
+        from gemm_lessons.report import draw
 
         draw(result.groups, plot, roof)
         make_console(stderr=True).print(f"drawn: {plot}")

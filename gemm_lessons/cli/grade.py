@@ -11,12 +11,12 @@ import typer
 from typer.core import TyperGroup
 
 from gemm_lessons.cli.options import NoColor
-from gemm_lessons.course.folder import CommandError, packaged_course, shown
+from gemm_lessons.course import CommandError, packaged_course, shown
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.course.folder import Course
-    from gemm_lessons.grading.classroom import Assignment
+    from gemm_lessons.course import Course
+    from gemm_lessons.grading import Assignment
 
 MOST_SHARDS = 10_000
 
@@ -114,8 +114,7 @@ def class_(
 
     Exit code: 0 graded, whatever the grades; 2 wrong command; 3 some could not be judged, because of the kit.
     """
-    from gemm_lessons.grading.formats import check_format
-    from gemm_lessons.grading.request import assignment_of
+    from gemm_lessons.grading import assignment_of, check_format
 
     for name in format_ or ():
         check_format(name)
@@ -153,11 +152,8 @@ def _shard(text: str | None) -> tuple[int, int] | None:
 def _grade(assignment: Assignment, fresh: bool, executor: str, processes: int | None, formats: list[str]) -> int:
     from dataclasses import replace
 
-    from gemm_lessons.grading.classroom import Classroom
-    from gemm_lessons.grading.decisions import load_decisions
-    from gemm_lessons.grading.executors import open_executor
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.grading import ahead, show_remarks, show_start
+    from gemm_lessons.grading import Classroom, load_decisions, open_executor
+    from gemm_lessons.report import ahead, make_console, show_remarks, show_start
 
     classroom = Classroom.of(replace(assignment, fresh=fresh))
     # Its errors are told before anything is judged.
@@ -174,15 +170,18 @@ def _grade(assignment: Assignment, fresh: bool, executor: str, processes: int | 
 
 def _show(out: Path, formats: list[str], course: Course) -> int:
     """Write the outputs of the graded class and show them."""
-    from gemm_lessons.grading.decisions import load_decisions, write_template
-    from gemm_lessons.grading.formats import write_csv, write_format
-    from gemm_lessons.grading.gradebook import gradebook_of
-    from gemm_lessons.grading.pairs import pairs_of
-    from gemm_lessons.grading.reference import REFERENCE
-    from gemm_lessons.grading.results import load_grades, load_grading
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.grades import write_pages
-    from gemm_lessons.report.grading import show_class, written_lines
+    from gemm_lessons.grading import (
+        REFERENCE,
+        gradebook_of,
+        load_decisions,
+        load_grades,
+        load_grading,
+        pairs_of,
+        write_csv,
+        write_format,
+        write_template,
+    )
+    from gemm_lessons.report import Working, make_console, show_class, write_pages, written_lines
 
     grading = load_grading(out)
     template = write_template(out)
@@ -210,9 +209,8 @@ def _show(out: Path, formats: list[str], course: Course) -> int:
 
 
 def _again(assignment: Assignment, student: str, lesson: str) -> int:
-    from gemm_lessons.grading.classroom import Classroom
-    from gemm_lessons.report.console import Working, make_console
-    from gemm_lessons.report.grading import show_again
+    from gemm_lessons.grading import Classroom
+    from gemm_lessons.report import Working, make_console, show_again
 
     name = assignment.course.resolve(lesson)
     with Working(make_console(stderr=True), f"lesson {name}"):
@@ -238,10 +236,8 @@ def merge(
 
     Exit code: 0 all grades are there, 2 wrong command, such as shards of different classes; 3 some are missing.
     """
-    from gemm_lessons.grading.formats import check_format
-    from gemm_lessons.grading.merge import merge_shards
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.grading import show_remarks
+    from gemm_lessons.grading import check_format, merge_shards
+    from gemm_lessons.report import make_console, show_remarks
 
     for name in format_ or ():
         check_format(name)
@@ -264,10 +260,8 @@ def setup(
     no_color: NoColor = False,
 ) -> int:
     """Write the files for grading on another system, ready to use."""
-    from gemm_lessons.grading.hosting import write_host
-    from gemm_lessons.grading.rubric import load_rubric, parse_lessons
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.grading import written_lines
+    from gemm_lessons.grading import load_rubric, parse_lessons, write_host
+    from gemm_lessons.report import make_console, written_lines
 
     course = packaged_course()
     parse_lessons(course, [lessons])

@@ -14,12 +14,10 @@ import sys
 from collections.abc import Callable
 
 from gemm_lessons import cli
-from gemm_lessons.course.folder import CommandError
-from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds, affordable
-from gemm_lessons.engine.process.child import signal_name
-from gemm_lessons.engine.process.watched import watch
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.running.contract import EXIT_NOT_PASSED
+from gemm_lessons.course import CommandError
+from gemm_lessons.engine.process import GIB, SLOW, Bounds, affordable, signal_name, watch
+from gemm_lessons.gemm import Shape
+from gemm_lessons.running import EXIT_NOT_PASSED
 
 SPARE_S = 30.0  # seconds beyond the child's own bounds, to load, compile and print
 BYTES_PER_ELEMENT = 64  # bytes per element of A, B and C, for all copies that a run holds
@@ -77,7 +75,7 @@ def in_child(work: Callable[[], int], bounds: Bounds | None = None) -> int:
     """Run ``work`` as ``guarded`` does, for a command without a verdict: a lost child is reported as an error."""
 
     def lost(kind: str, message: str) -> int:
-        from gemm_lessons.report.console import make_console, show_error
+        from gemm_lessons.report import make_console, show_error
 
         show_error(make_console(stderr=True), message)
         return EXIT_NOT_PASSED

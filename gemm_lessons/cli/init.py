@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import NoColor
-from gemm_lessons.course.folder import CommandError, Course, init_course, shown
+from gemm_lessons.course import CommandError, Course, init_course, shown
 from gemm_lessons.running import contract
 
 
@@ -26,9 +26,8 @@ def init(
     It is a git repository, and clangd and VS Code understand its .cu files without a CUDA toolkit. VS Code's Testing
     view lists its lessons as tests.
     """
-    from gemm_lessons.editor.setup import make_repository, write_editor_files
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_editor_files, show_init
+    from gemm_lessons.editor import make_repository, write_editor_files
+    from gemm_lessons.report import make_console, show_editor_files, show_init
 
     console = make_console()
     if editor:

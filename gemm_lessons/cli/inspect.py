@@ -10,7 +10,7 @@ import typer
 from gemm_lessons.cli.launch import DescribedLaunch
 from gemm_lessons.cli.options import grouped
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU
-from gemm_lessons.course.folder import CommandError, shown
+from gemm_lessons.course import CommandError, shown
 from gemm_lessons.engine import UnknownArchitecture
 from gemm_lessons.running import contract
 
@@ -54,9 +54,7 @@ def inspect(
 
     def work() -> int:
         from gemm_lessons.engine import inspection
-        from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.report.inspect import show_inspection
-        from gemm_lessons.report.view import show_timeline
+        from gemm_lessons.report import Working, make_console, show_inspection, show_timeline
         from gemm_lessons.view import view_of_launch
 
         request = launch.of(file, seed, gpu, estimating=not no_estimate, recording=timeline)
@@ -86,8 +84,7 @@ def opcodes(
 ) -> int:
     """List the PTX instructions that the simulator runs, and those that it does not."""
     from gemm_lessons.engine.inspection import known_opcodes
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.inspect import show_opcodes
+    from gemm_lessons.report import make_console, show_opcodes
 
     found = known_opcodes()
     known, missing = found.supported, found.unsupported

@@ -13,13 +13,13 @@ import typer
 
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
 from gemm_lessons.cli.run import sheet_for
-from gemm_lessons.course.folder import CommandError, read_source, shown
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, read_source, shown
+from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.inspection import InspectRequest
-    from gemm_lessons.engine.process.bounds import Bounds
-    from gemm_lessons.engine.records.launch import Grid
+    from gemm_lessons.engine.process import Bounds
+    from gemm_lessons.engine.records import Grid
 
 # The C++ standards that NVRTC supports.
 Standard = StrEnum("Standard", {"CPP11": "c++11", "CPP14": "c++14", "CPP17": "c++17", "CPP20": "c++20"})
@@ -38,7 +38,7 @@ def dimensions(text: str, option: str) -> tuple[int, int, int]:
 
 def launch_shape(grid: str, block: str, dynamic_shared: int, cluster: str | None = None) -> Grid:
     """Return the launch, checked against the limits of all GPUs. Raises ``CommandError``."""
-    from gemm_lessons.engine.records.launch import Grid
+    from gemm_lessons.engine.records import Grid
 
     blocks = None if cluster is None else dimensions(cluster, "--cluster")
     shape = Grid(dimensions(grid, "--grid"), dimensions(block, "--block"), dynamic_shared, blocks)
@@ -49,7 +49,7 @@ def launch_shape(grid: str, block: str, dynamic_shared: int, cluster: str | None
 
 def only_kernel(source: str, file: Path) -> str:
     """Return the name of a file's only kernel. Raises ``CommandError`` if ``--entry`` must name one."""
-    from gemm_lessons.engine.compiler.source import PTX_HEAD, entries, kernels
+    from gemm_lessons.engine.compiler import PTX_HEAD, entries, kernels
 
     if PTX_HEAD.search(source):
         names = entries(source)
@@ -73,14 +73,14 @@ def only_kernel(source: str, file: Path) -> str:
 
 
 def _signature(source: str, name: str) -> str:
-    from gemm_lessons.engine.compiler.source import kernels
+    from gemm_lessons.engine.compiler import kernels
 
     return next((str(it) for it in kernels(source) if it.name == name), name)
 
 
 def _check_ptx(source: str, file: Path, options: Mapping[str, object]) -> None:
     """Check that PTX, which is compiled already, is not given options for the compiler. Raises ``CommandError``."""
-    from gemm_lessons.engine.compiler.source import PTX_HEAD
+    from gemm_lessons.engine.compiler import PTX_HEAD
 
     given = [name for name, value in options.items() if value]
     if given and PTX_HEAD.search(source):

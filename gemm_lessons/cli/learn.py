@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, LessonOrHere, NoColor, complete_lesson, keep_progress, kernel_path
-from gemm_lessons.course.folder import (
+from gemm_lessons.course import (
     CommandError,
     Course,
+    LessonError,
     any_course,
+    load_progress,
     own_course,
     packaged_course,
     read_bytes,
@@ -20,17 +22,15 @@ from gemm_lessons.course.folder import (
     reset_lesson,
     shown,
     start_lesson,
+    waits_for_predictions,
 )
-from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.course.progress import load_progress, waits_for_predictions
 from gemm_lessons.running import contract
 
 
 def home() -> int:
     """Show the learner's position, the next step and three commands."""
-    from gemm_lessons.course.position import position_in
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_home
+    from gemm_lessons.course import position_in
+    from gemm_lessons.report import make_console, show_home
 
     show_home(make_console(), position_in(any_course()))
     return contract.EXIT_PASSED
@@ -38,8 +38,7 @@ def home() -> int:
 
 def list_(no_color: NoColor = False) -> int:
     """List the lessons: each one's idea, what has passed, and what is next."""
-    from gemm_lessons.report.console import make_console, show_error
-    from gemm_lessons.report.course import show_list
+    from gemm_lessons.report import make_console, show_error, show_list
 
     course = any_course()
     lessons = course.summaries()
@@ -76,9 +75,8 @@ def read(
     no_color: NoColor = False,
 ) -> int:
     """Show a lesson's text, or a page about the kit."""
-    from gemm_lessons.course.position import lesson_at
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_page, show_text
+    from gemm_lessons.course import lesson_at
+    from gemm_lessons.report import make_console, show_page, show_text
 
     course = any_course()
     if lesson is not None and (page := _page(course, lesson)) is not None:
@@ -98,16 +96,16 @@ def _page(course: Course, name: str) -> str | None:
     """Return the Markdown of the page of this name; None when a lesson is meant. Raise ``CommandError``."""
     if course.named(name) or re.match(r"\d", name):
         return None
-    from gemm_lessons.course.documents import all_documents
+    from gemm_lessons.course import all_documents
 
     texts = {**all_documents(packaged_course()), **all_documents(course)}  # a learner's folder lacks some
     if name in texts:
         return read_source(texts[name].path)
     if name == ENGINE:
-        from gemm_lessons.report.reference import engine_reference
+        from gemm_lessons.report import engine_reference
 
         return engine_reference()
-    from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
+    from gemm_lessons.engine.records import closest
 
     near = closest(name, [*texts, ENGINE])
     if near and not closest(name, [lesson[3:] for lesson in course.names]):
@@ -117,8 +115,7 @@ def _page(course: Course, name: str) -> str | None:
 
 def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
     """Make kernel.cu from the stub, and list its TODOs."""
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_started
+    from gemm_lessons.report import make_console, show_started
 
     course = own_course()
     started, progress = start_lesson(course.lesson(lesson)), load_progress(course)
@@ -130,9 +127,8 @@ def start(lesson: LessonArgument, no_color: NoColor = False) -> int:
 
 def next_(no_color: NoColor = False) -> int:
     """Open the next lesson: its text, and kernel.cu made from the stub."""
-    from gemm_lessons.course.position import position_in
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_home, show_started, show_text
+    from gemm_lessons.course import position_in
+    from gemm_lessons.report import make_console, show_home, show_started, show_text
 
     course = own_course()
     progress = load_progress(course)
@@ -164,10 +160,8 @@ def hint(
     no_color: NoColor = False,
 ) -> int:
     """Show the next hint for the first open TODO, or for the TODO that you name."""
-    from gemm_lessons.course.position import hint_level, lesson_at, marks_left, next_hint
-    from gemm_lessons.course.todos import todo_marks
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_hint, show_todos
+    from gemm_lessons.course import hint_level, lesson_at, marks_left, next_hint, todo_marks
+    from gemm_lessons.report import make_console, show_hint, show_todos
 
     course = any_course()
     found = lesson_at(course, lesson)
@@ -195,8 +189,7 @@ def diff(
     no_color: NoColor = False,
 ) -> int:
     """Compare your kernel.cu with the reference, once yours has passed."""
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_diff
+    from gemm_lessons.report import make_console, show_diff
 
     course = own_course()
     found = course.lesson(lesson)
@@ -227,9 +220,8 @@ def reset(
     no_color: NoColor = False,
 ) -> int:
     """Restore the stub, or the files that came with the course. The old files are kept as NAME.bak-1, -2, ..."""
-    from gemm_lessons.course.original import restore_course, restore_lesson, restore_settings
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_reset, show_restored
+    from gemm_lessons.course import restore_course, restore_lesson, restore_settings
+    from gemm_lessons.report import make_console, show_reset, show_restored
 
     course = own_course()
     if lesson is None and not everything:

@@ -17,11 +17,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from gemm_lessons.course.folder import CommandError, Course, any_course, own_course, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.progress import Progress, save_progress
+from gemm_lessons.course import CommandError, Course, Lesson, Progress, any_course, own_course, save_progress, shown
 from gemm_lessons.engine import KitError
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm import Shape
 
 KERNELS = (".cu", ".cuh", ".ptx")  # files, not lessons
 
@@ -119,7 +117,7 @@ NoColor = Annotated[
 
 def keep_progress(course: Course, progress: Progress) -> None:
     """Save the learner's progress, or print in one line why that failed."""
-    from gemm_lessons.report.console import make_console, show_note
+    from gemm_lessons.report import make_console, show_note
 
     note = save_progress(course, progress)
     if note:

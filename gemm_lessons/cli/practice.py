@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gemm_lessons.cli.options import LessonArgument, NoColor, keep_progress
-from gemm_lessons.course.folder import CommandError, Course, any_course, own_course
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.progress import keeps_reference, load_progress
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import (
+    CommandError,
+    Course,
+    Lesson,
+    LessonError,
+    any_course,
+    keeps_reference,
+    load_progress,
+    own_course,
+)
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.course.drills import Drawn
-    from gemm_lessons.course.questions import Answer, Question
-    from gemm_lessons.running.outcome import RunOutcome
+    from gemm_lessons.course import Answer, Drawn, Question
+    from gemm_lessons.running import RunOutcome
 
 SKIP = "-"  # skips a question
 SEEDS = 10_000  # that a drill chooses from; short to type
@@ -36,10 +42,9 @@ def drill(
     no_color: NoColor = False,
 ) -> int:
     """Warm up with short questions on indices, banks and sectors; the numbers change each time."""
-    from gemm_lessons.course.drills import load_drills
-    from gemm_lessons.engine.arguments.expression import ExpressionError
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_drilled, show_drills
+    from gemm_lessons.course import load_drills
+    from gemm_lessons.engine.arguments import ExpressionError
+    from gemm_lessons.report import make_console, show_drilled, show_drills
 
     course = any_course()
     found = course.lesson(lesson)
@@ -63,9 +68,8 @@ def drill(
 
 def _drilled(number: int, question: Drawn) -> Iterator[bool]:
     """Ask one question once, say whether the answer is right, and yield it; nothing where it was skipped."""
-    from gemm_lessons.engine.arguments.expression import ExpressionError
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_asked, show_judged, show_refused
+    from gemm_lessons.engine.arguments import ExpressionError
+    from gemm_lessons.report import make_console, show_asked, show_judged, show_refused
 
     console = make_console()
     show_asked(console, number, question.ask)
@@ -99,9 +103,8 @@ def predict(
     no_color: NoColor = False,
 ) -> int:
     """Answer the lesson's questions; a passing run scores them."""
-    from gemm_lessons.course.questions import load_questions, scores
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_predicted, show_questions, show_scores
+    from gemm_lessons.course import load_questions, scores
+    from gemm_lessons.report import make_console, show_predicted, show_questions, show_scores
 
     course, console = own_course(), make_console()
     found = course.lesson(lesson)
@@ -127,7 +130,7 @@ def predict(
 
 
 def _typed(lesson: Lesson, questions: tuple[Question, ...], answers: list[str]) -> dict[str, Answer]:
-    from gemm_lessons.engine.arguments.expression import ExpressionError
+    from gemm_lessons.engine.arguments import ExpressionError
 
     if len(answers) > len(questions):
         raise CommandError(f"lesson {lesson.name} asks {len(questions)} questions, but you gave {len(answers)} answers")
@@ -145,9 +148,8 @@ def _asked(
     course: Course, lesson: Lesson, questions: tuple[Question, ...], guesses: dict[str, Answer]
 ) -> dict[str, Answer]:
     """Ask the questions in order, on a terminal or from a pipe; save each answer at once."""
-    from gemm_lessons.engine.arguments.expression import ExpressionError
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_question, show_refused
+    from gemm_lessons.engine.arguments import ExpressionError
+    from gemm_lessons.report import make_console, show_question, show_refused
 
     console = make_console()
     names = lesson.names(lesson.shapes.count)
@@ -187,9 +189,8 @@ def bug(
     no_color: NoColor = False,
 ) -> int:
     """Practise debugging: get a kernel with one bug, find it from what a run prints, and fix it."""
-    from gemm_lessons.course.pitfalls import a_bug, bugs_of, write_bug
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_bug
+    from gemm_lessons.course import a_bug, bugs_of, write_bug
+    from gemm_lessons.report import make_console, show_bug
 
     course = own_course()
     found = course.lesson(lesson)
@@ -231,16 +232,15 @@ def practised(course: Course, lesson: Lesson, path: Path, outcome: RunOutcome) -
         if path.resolve() == lesson.bug_path.resolve() and so_far.bug:
             return _record_fix(course, lesson)
     except LessonError as error:  # an error in its questions or bugs is shown below the verdict, which is still valid
-        from gemm_lessons.report.console import make_console, show_note
+        from gemm_lessons.report import make_console, show_note
 
         return Practised("", partial(show_note, make_console(stderr=True), str(error)))
     return None
 
 
 def _score(course: Course, outcome: RunOutcome) -> Practised:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import scores_in_words, show_scores
-    from gemm_lessons.running.predictions import scored
+    from gemm_lessons.report import make_console, scores_in_words, show_scores
+    from gemm_lessons.running import scored
 
     progress, scores = scored(load_progress(course), outcome)
     keep_progress(course, progress)
@@ -248,9 +248,8 @@ def _score(course: Course, outcome: RunOutcome) -> Practised:
 
 
 def _record_fix(course: Course, lesson: Lesson) -> Practised:
-    from gemm_lessons.course.pitfalls import bugs_of
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.practice import show_fixed
+    from gemm_lessons.course import bugs_of
+    from gemm_lessons.report import make_console, show_fixed
 
     progress = load_progress(course)
     bugs, name = bugs_of(course, lesson), progress.of(lesson.name).bug

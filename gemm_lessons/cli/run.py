@@ -27,22 +27,35 @@ from gemm_lessons.cli.options import (
     shape_of,
 )
 from gemm_lessons.cli.practice import practised
-from gemm_lessons.course.folder import CommandError, Course, NotText, any_course, own_course, read_source, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.original import remarks_on
-from gemm_lessons.course.position import lesson_to_run
-from gemm_lessons.course.progress import keeps_reference, load_progress
-from gemm_lessons.course.tiles import in_layout, parse_tile, retiled, typed
-from gemm_lessons.course.todos import Stub, open_todos
+from gemm_lessons.course import (
+    CommandError,
+    Course,
+    Lesson,
+    NotText,
+    Stub,
+    any_course,
+    in_layout,
+    keeps_reference,
+    lesson_to_run,
+    load_progress,
+    open_todos,
+    own_course,
+    parse_tile,
+    read_source,
+    remarks_on,
+    retiled,
+    shown,
+    typed,
+)
 from gemm_lessons.engine import UnsupportedKernel
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.device import Device
-    from gemm_lessons.engine.hardware.sheets import GpuSpec
-    from gemm_lessons.running.outcome import RunOutcome
+    from gemm_lessons.devices import Device
+    from gemm_lessons.engine import GpuSpec
+    from gemm_lessons.running import RunOutcome
 
 DEFAULT_GPU = "h200"  # the GPU of the lessons' tables
 GPU = "NAME|FILE"  # what --gpu takes
@@ -198,12 +211,11 @@ def run(
     sheet = where.sheet
 
     def work(tell: Callable[[int], None]) -> int:
-        from gemm_lessons.report.console import Working, make_console, show_error
+        from gemm_lessons.report import Working, make_console, show_error
 
         on = device_for(where.device, where.gpu_index)
-        from gemm_lessons.engine.compiler.derived import kept_between_runs
-        from gemm_lessons.running.pipeline import run_plan, shared
-        from gemm_lessons.running.plan import RunPlan, RunRequest
+        from gemm_lessons.engine.compiler import kept_between_runs
+        from gemm_lessons.running import RunPlan, RunRequest, run_plan, shared
 
         data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
         request = RunRequest(command.course, command.lesson, command.path, on, data, command.shape, seed, bounds=most)
@@ -220,7 +232,7 @@ def run(
             return _finish(command, outcome, output)
 
     def lost(kind: str, message: str) -> int:
-        from gemm_lessons.running.no_outcome import ended_early
+        from gemm_lessons.running import ended_early
 
         gpu = (sheet or sheet_for(DEFAULT_GPU)).name
         return _finish(
@@ -232,9 +244,8 @@ def run(
 
 def _explain(word: str) -> int:
     """Print the glossary's entry. Raises ``CommandError`` for a word that it does not have."""
-    from gemm_lessons.course.documents import entry_of
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.course import show_page
+    from gemm_lessons.course import entry_of
+    from gemm_lessons.report import make_console, show_page
 
     show_page(make_console(), entry_of(any_course(), word), raw=False)
     return contract.EXIT_PASSED
@@ -283,8 +294,7 @@ def _finish(command: RunCommand, outcome: RunOutcome, output: Output) -> int:
             outcome = outcome.without_reference()
     _show(command, outcome, output.details, practice.line if practice is not None else "")
     if output.problems:
-        from gemm_lessons.report.console import make_console
-        from gemm_lessons.report.screen import show_problems
+        from gemm_lessons.report import make_console, show_problems
 
         show_problems(make_console(), outcome.kernel)
     if practice is not None and (output.details or not practice.line):
@@ -303,9 +313,8 @@ def options(**given: object) -> str:
 
 
 def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) -> None:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.screen import ScreenContext, show_screen
-    from gemm_lessons.running.speedup import gain_of
+    from gemm_lessons.report import ScreenContext, make_console, show_screen
+    from gemm_lessons.running import gain_of
 
     course, counts = command.course, command.counts
     following, gain = course.neighbour(outcome.lesson, +1), gain_of(course, outcome, reference=not details)
@@ -344,8 +353,7 @@ def _of_the_tile(usual: Lesson, now: Lesson, asked: list[str]) -> str:
 
 def sheet_for(name: str) -> GpuSpec:
     """Return the data sheet of a GPU's name, or from a file. Raises ``CommandError``."""
-    from gemm_lessons.engine import SheetError
-    from gemm_lessons.engine.hardware.sheets import find_gpu
+    from gemm_lessons.engine import SheetError, find_gpu
 
     try:
         return find_gpu(name)
@@ -364,8 +372,7 @@ def load_pipeline() -> None:
 
 def device_for(choice: DeviceChoice, index: int) -> Device:
     """Open the device for ``--device`` and ``--gpu-index``. Raises ``CommandError`` and ``KitError``."""
-    from gemm_lessons.devices.choose import open_device
-    from gemm_lessons.devices.gpu.errors import WrongGpuIndex
+    from gemm_lessons.devices import WrongGpuIndex, open_device
 
     try:
         device = open_device(choice.value, index, load_pipeline)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gemm_lessons.cli.options import NoColor
-from gemm_lessons.course.folder import any_course, shown
+from gemm_lessons.course import any_course, shown
 from gemm_lessons.running import contract
 
 
@@ -23,8 +23,7 @@ def site(
     no_color: NoColor = False,
 ) -> int:
     """Write the course as web pages: texts, drawings, charts, search, and pages to try layouts. Links are checked."""
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.site import write_site
+    from gemm_lessons.report import make_console, write_site
 
     pages = write_site(any_course(), out, url)
     make_console().print(f"{len(pages)} pages: open {shown(out / 'index.html')} in a browser", soft_wrap=True)

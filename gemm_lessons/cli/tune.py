@@ -20,8 +20,7 @@ from gemm_lessons.cli.run import (
     device_for,
     sheet_for,
 )
-from gemm_lessons.course.folder import CommandError, any_course, own_course, read_source, shown
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import CommandError, Lesson, any_course, own_course, read_source, shown
 from gemm_lessons.engine.process import resources
 from gemm_lessons.running import contract
 
@@ -77,14 +76,12 @@ def tune(
         what = f"say what to try, like --try {first}=8,16" if first else "it has no tile sizes"
         raise CommandError(f"lesson {found.name} has no [tune] in its lesson.toml: {what}")
     if plot is not None:
-        from gemm_lessons.report.plot import need_matplotlib
+        from gemm_lessons.report import need_matplotlib
 
         need_matplotlib(plot)
-    from gemm_lessons.commands.tuning import TuneRequest
-    from gemm_lessons.commands.tuning import tune as search
-    from gemm_lessons.report.bench import progress_bar
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.tune import show_tuning
+    from gemm_lessons.commands import TuneRequest
+    from gemm_lessons.commands import tune as search
+    from gemm_lessons.report import make_console, progress_bar, show_tuning
 
     on = device_for(device, gpu_index)
     sheet = (sheet_for(gpu) if gpu is not None else None) or on.sheet or sheet_for(DEFAULT_GPU)
@@ -94,7 +91,7 @@ def tune(
         tuning = search(request, bar)
     show_tuning(make_console(), request, tuning)
     if plot is not None:
-        from gemm_lessons.report.tune import draw_tuning
+        from gemm_lessons.report import draw_tuning
 
         draw_tuning(request, tuning, plot)
         make_console(stderr=True).print(f"drawn: {plot}")
@@ -105,14 +102,13 @@ def tune(
 
 def show_bounds(lesson: Lesson, gpu: str | None) -> int:
     """Show the tile sizes that a data sheet allows for a lesson, and return the exit code. Raises ``CommandError``."""
-    from gemm_lessons.gemm.tile_model import tile_model_of
+    from gemm_lessons.gemm import tile_model_of
 
     sheet, element = sheet_for(gpu or DEFAULT_GPU), lesson.data.factors[0].element.name
     bounds = tile_model_of(sheet, element)
     if bounds is None:
         raise CommandError(f"--model knows the rates of float32 and float64, and {lesson.name} multiplies {element}")
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.tune import show_model
+    from gemm_lessons.report import make_console, show_model
 
     show_model(make_console(), lesson, bounds)
     return contract.EXIT_PASSED
@@ -135,7 +131,7 @@ def parse_values(lesson: Lesson, texts: Sequence[str]) -> dict[str, tuple[int, .
 def keep_sizes(lesson: Lesson, sizes: Mapping[str, int]) -> str:
     """Write the sizes into ``[tile]`` of lesson.toml, with a backup of the old file, and return a sentence about it.
     Raises ``CommandError`` and ``WriteError``."""
-    from gemm_lessons.course.folder import replace_with_backup
+    from gemm_lessons.course import replace_with_backup
 
     had = {name: size for name, size in sizes.items() if lesson.tile.defines[name] != size}
     if not had:

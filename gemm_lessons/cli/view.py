@@ -10,15 +10,14 @@ import typer
 from gemm_lessons.cli.launch import DescribedLaunch
 from gemm_lessons.cli.options import KERNELS, NoColor, complete_lesson_or_kernel, grouped, kernel_of, one_at_most
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
-from gemm_lessons.course.folder import CommandError, read_bytes, read_source, shown, writing
-from gemm_lessons.course.folder import write_atomically as write
-from gemm_lessons.course.lesson import tile_sizes
+from gemm_lessons.course import CommandError, read_bytes, read_source, shown, tile_sizes, writing
+from gemm_lessons.course import write_atomically as write
 from gemm_lessons.engine import UnknownArchitecture
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.running.outcome import RunOutcome
+    from gemm_lessons.running import RunOutcome
     from gemm_lessons.view import Side, View
 
 PAGE, TRACE = b"<!doctype html>", b'{"displayTimeUnit"'  # the beginnings of the files that this command writes
@@ -68,8 +67,7 @@ class Pictures:
 
     def show(self, side: Side) -> None:
         """Print and write the pictures other than the page. Raises ``CommandError`` for one that cannot be shown."""
-        from gemm_lessons.report.console import make_console
-        from gemm_lessons.report.view import show_line, show_timeline
+        from gemm_lessons.report import make_console, show_line, show_timeline
 
         if self.line is not None:
             show_line(make_console(), side, self.line)
@@ -140,9 +138,9 @@ def view_lesson(
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
-        from gemm_lessons.devices.simulated import Simulated
-        from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.running.pipeline import RunRequest, run_lesson
+        from gemm_lessons.devices import Simulated
+        from gemm_lessons.report import Working, make_console
+        from gemm_lessons.running import RunRequest, run_lesson
         from gemm_lessons.view import side_of, view_of
 
         request = RunRequest(course, found, path, Simulated(), sheet, seed=seed, beside=page is not None)
@@ -170,9 +168,7 @@ def _view_launch(path: Path, launch: DescribedLaunch, pictures: Pictures, gpu: s
 
     def work() -> int:
         from gemm_lessons.engine.inspection import ArgumentError, inspect
-        from gemm_lessons.report.console import Working, make_console
-        from gemm_lessons.report.inspect import estimated, show_inspection
-        from gemm_lessons.report.view import show_requests
+        from gemm_lessons.report import Working, estimated, make_console, show_inspection, show_requests
         from gemm_lessons.view import view_of_launch
 
         try:
@@ -198,8 +194,7 @@ def _view_launch(path: Path, launch: DescribedLaunch, pictures: Pictures, gpu: s
 
 
 def _write_page(view: View | None, page: Path | None) -> None:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.page import page_of
+    from gemm_lessons.report import make_console, page_of
 
     if view is not None and page is not None:
         write(page, page_of(view).encode())
@@ -224,8 +219,7 @@ def _may_write(option: str, out: Path, begins: bytes) -> None:
 
 
 def _not_compiled(outcome: RunOutcome) -> int:
-    from gemm_lessons.report.console import make_console
-    from gemm_lessons.report.screen import ScreenContext, show_screen
+    from gemm_lessons.report import ScreenContext, make_console, show_screen
 
     show_screen(make_console(), outcome, ScreenContext(again=f"gemm-lessons view {outcome.lesson.number:02}"))
     return contract.EXIT_NOT_PASSED
@@ -233,7 +227,7 @@ def _not_compiled(outcome: RunOutcome) -> int:
 
 def _write_trace(side: Side, path: Path) -> None:
     from gemm_lessons.engine.pictures import trace_file
-    from gemm_lessons.report.console import make_console
+    from gemm_lessons.report import make_console
 
     if side.recording is None or side.timeline is None:
         raise CommandError(side.missing["timeline"])

@@ -11,13 +11,11 @@ import typer
 from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
 from gemm_lessons.cli.view import Pictures, view_lesson
-from gemm_lessons.course.folder import own_course, writing
-from gemm_lessons.course.position import lesson_at
+from gemm_lessons.course import lesson_at, own_course, writing
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
-    from gemm_lessons.course.folder import Course
-    from gemm_lessons.course.lesson import Lesson
+    from gemm_lessons.course import Course, Lesson
 
 
 def watch(
@@ -49,7 +47,7 @@ def watch(
     found = lesson_at(course, lesson)
     sheet = sheet_for(gpu) if gpu is not None else None
     on = device_for(device, gpu_index)
-    from gemm_lessons.watch.session import Session
+    from gemm_lessons.watch import Session
 
     pictures = partial(_show_pictures, course)
     where = on, sheet or on.sheet or sheet_for(DEFAULT_GPU)
@@ -59,7 +57,7 @@ def watch(
 
 def _show_pictures(course: Course, lesson: Lesson) -> None:
     """Write the page of a run beside the progress, and open it in a browser if there is a desktop."""
-    from gemm_lessons.course.progress import progress_path
+    from gemm_lessons.course import progress_path
 
     folder = progress_path(course).parent
     with writing(folder):

@@ -6,3 +6,25 @@
 - ``comparing``, ``profiling``, ``doctor``: ``compare``, ``profile``, ``doctor``
 - ``simulated_report``, in the format of ``ncu_file``: ``profile --report``
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.commands import profiling
+    from gemm_lessons.commands.bench import (
+        WAVEFRONT_BYTES, BenchRequest, Note, Result, TellSteps, bench_as_json, flop_per_byte, run_bench,
+    )  # fmt: skip
+    from gemm_lessons.commands.comparing import Comparison, Contender, Pair, compare
+    from gemm_lessons.commands.doctor import Check, examine
+    from gemm_lessons.commands.points import Group, Line, Point, is_square, label
+    from gemm_lessons.commands.profiling import COUNTED, ProfilePlan, Profiled
+    from gemm_lessons.commands.simulated_report import report_of
+    from gemm_lessons.commands.slower import Cost, Difference, of_launches, of_rows, slower_as_json
+    from gemm_lessons.commands.tuning import TuneRequest, Tuning, tune
+    from gemm_lessons.commands.tuning_book import TileCandidate
+else:
+    __getattr__ = on_first_use(__name__)

@@ -14,23 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.commands.points import CUBLAS, FP32, Group, Point, append, grouped, label, read, type_of
-from gemm_lessons.course.folder import Course, read_source
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.device import Device
-from gemm_lessons.devices.gpu.cuda_gpu import Gpu
-from gemm_lessons.devices.gpu.records import Entrant, Measurement, Timed
-from gemm_lessons.devices.gpu.timing import reasons
-from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import Estimator, Work
-from gemm_lessons.judging.verdict import CompileFailed, Passed
-from gemm_lessons.running.estimating import estimator_of
-from gemm_lessons.running.measuring import steps_of
+from gemm_lessons.course import Course, Lesson, read_source
+from gemm_lessons.devices import Device, Entrant, Gpu, Measurement, Timed, reasons
+from gemm_lessons.engine import GpuSpec, KitError, UnsupportedKernel
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Estimator, Shape, Work
+from gemm_lessons.judging import CompileFailed, Passed
+from gemm_lessons.running import estimator_of, steps_of
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.compiler.compile import Compiled
+    from gemm_lessons.engine.compiler import Compiled
 
 WAVEFRONT_BYTES = 128  # bytes that shared memory and L1 move per multiprocessor and clock
 SECONDS = 2.0  # of timed launches per size, all kernels together
@@ -143,7 +136,7 @@ def run_bench(request: BenchRequest, progress: TellSteps = lambda done, total, w
 
     Raises ``CommandError`` (a file that cannot be read or is not a benchmark), ``KitError``.
     """
-    from gemm_lessons.devices.gpu.ranges import stage
+    from gemm_lessons.devices import stage
 
     old = read(request.csv) if request.csv is not None and request.csv.exists() else []
     book = _Book(request.csv, {point.key: point for point in old})
@@ -202,7 +195,7 @@ def _name(request: BenchRequest, lesson: Lesson) -> str:
 
 def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
     """Compile the lesson's kernel, or return a note why it is omitted."""
-    from gemm_lessons.running.builder import WrongGpu, builder_for
+    from gemm_lessons.running import WrongGpu, builder_for
 
     mine = request.mine and lesson.kernel_path.is_file()
     path = lesson.kernel_path if mine else request.course.solution(lesson)
@@ -223,8 +216,8 @@ def _compile(request: BenchRequest, lesson: Lesson) -> _Series | Note:
 
 def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | Note:
     """Check the kernel and count, for each way that it is launched at these shapes; or return why it is omitted."""
-    from gemm_lessons.devices.simulated import Simulated
-    from gemm_lessons.running.pipeline import RunRequest, run_lesson
+    from gemm_lessons.devices import Simulated
+    from gemm_lessons.running import RunRequest, run_lesson
 
     row = run_lesson(
         RunRequest(request.course, series.lesson, series.path, Simulated(), request.gpu, beside=False)
@@ -244,7 +237,7 @@ def _count(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _
 
 def _chosen(request: BenchRequest, series: _Series, shapes: Sequence[Shape]) -> _Series | Note:
     """Add a kernel for each choice that the host makes at these shapes."""
-    from gemm_lessons.running.builder import builder_for
+    from gemm_lessons.running import builder_for
 
     for lesson, shape in {series.lesson.at(shape): shape for shape in shapes}.items():
         if lesson not in series.made:

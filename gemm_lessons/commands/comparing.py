@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from gemm_lessons.course.lesson import Gate, Lesson
-from gemm_lessons.devices.gpu.ranges import Tell, told_to
+from gemm_lessons.course import Gate, Lesson
+from gemm_lessons.devices import Tell, told_to
 from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.metrics import COUNTED, TABLED
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.gates import counted_names
-from gemm_lessons.running.jobs import Jobs
-from gemm_lessons.running.outcome import Row
-from gemm_lessons.running.pipeline import row_of
-from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest
+from gemm_lessons.engine.records import COUNTED, TABLED, dataclass
+from gemm_lessons.gemm import Shape
+from gemm_lessons.judging import counted_names
+from gemm_lessons.running import Jobs, KernelPlan, Row, RunPlan, RunRequest, row_of
 
 
 @dataclass(frozen=True)

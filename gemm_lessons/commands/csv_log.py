@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, ReadError, shown, writing
+from gemm_lessons.course import CommandError, ReadError, shown, writing
 
 
 def append_lines(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:

@@ -16,12 +16,10 @@ import sys
 from collections.abc import Callable
 from typing import Literal
 
-from gemm_lessons.course.folder import CommandError, Course, find_course, packaged_course
-from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.devices.extras import install_extra
+from gemm_lessons.course import CommandError, Course, LessonError, find_course, load_lesson, packaged_course
+from gemm_lessons.devices import install_extra
 from gemm_lessons.engine import KitError
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 OLDEST_PYTHON = (3, 11)
 AGAIN = "install it again: pip install --force-reinstall gemm-lessons"
@@ -152,7 +150,7 @@ def _driver() -> list[Check]:
 
 def _lessons_for(arch: str) -> Check:
     """Name the lessons that need more than a GPU of this architecture."""
-    from gemm_lessons.running.builder import missing_capability
+    from gemm_lessons.running import missing_capability
 
     course, lessons = packaged_course(), []
     for name in course.names:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 MAGIC = b"NVR\0"
 VERSION = 7  # of the file

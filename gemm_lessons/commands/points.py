@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gemm_lessons.commands.csv_log import append_lines, read_lines
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import LAYOUTS, DataSpec
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import LAYOUTS, DataSpec, Shape
 
 CUBLAS = "cuBLAS"
 FP32 = "fp32"

@@ -23,12 +23,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.gpu.ranges import DOMAIN
+from gemm_lessons.course import Lesson
+from gemm_lessons.devices import DOMAIN
 from gemm_lessons.engine import KitError
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.metrics import METRICS
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import METRICS, dataclass
+from gemm_lessons.gemm import Shape
 
 Tool = Literal["ncu", "nsys"]
 

@@ -27,18 +27,14 @@ from gemm_lessons.commands.ncu_file import (
     Value,
     written,
 )
-from gemm_lessons.engine import KitError, Simulator
-from gemm_lessons.engine.compiler import elf
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.costs.tally import Sums
-from gemm_lessons.engine.hardware.occupancy import block_limits, occupancy_of
-from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine import Counters, GpuSpec, KitError, Simulator
+from gemm_lessons.engine.compiler import Compiled, elf
+from gemm_lessons.engine.costs import Sums
+from gemm_lessons.engine.hardware import WARP, block_limits, occupancy_of
+from gemm_lessons.engine.records import Grid
 from gemm_lessons.engine.sass import Uncountable
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.running.builder import variant_of
-from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.gemm import Problem
+from gemm_lessons.running import RunOutcome, variant_of
 
 CAPABILITIES = {"sm_90": (9, 0), "sm_90a": (9, 0)}
 FIRST, APART = 0x7F00_0000_0000, 0x100_0000  # address of the first function, and of one more: bytes

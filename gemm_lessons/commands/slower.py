@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from gemm_lessons.commands.comparing import Comparison
-from gemm_lessons.engine import NotEstimated
-from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.engine import GpuSpec, NotEstimated
+from gemm_lessons.engine.estimate import CAUSES, Cause, LineShare
 from gemm_lessons.engine.inspection import InspectRequest, explain
 from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.running.contract import JSON
-from gemm_lessons.running.outcome import Row
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
+from gemm_lessons.running import JSON, Row
 
 SCHEMA = "gemm-lessons/compare/1"
 SMALL = 0.02  # of the difference: smaller causes are shown together

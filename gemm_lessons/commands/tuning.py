@@ -19,22 +19,17 @@ from typing import TYPE_CHECKING
 
 from gemm_lessons.commands.bench import TellSteps, fingerprint
 from gemm_lessons.commands.tuning_book import TileCandidate, Tuned, TuningBook
-from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.tiles import UnfitTile, retiled
-from gemm_lessons.devices.device import BuildTarget, Device
-from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.hardware.occupancy import occupancy_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.verdict import CompileFailed, GateMissed, Passed
-from gemm_lessons.running.builder import Builder, builder_for
-from gemm_lessons.running.measuring import steps_of
+from gemm_lessons.course import CommandError, Course, Lesson, UnfitTile, read_source, retiled
+from gemm_lessons.devices import BuildTarget, Device
+from gemm_lessons.engine import GpuSpec, KitError, UnsupportedKernel
+from gemm_lessons.engine.hardware import occupancy_of
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
+from gemm_lessons.judging import CompileFailed, GateMissed, Passed
+from gemm_lessons.running import Builder, builder_for, steps_of
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.gpu.cuda_gpu import Gpu
-    from gemm_lessons.devices.gpu.records import Entrant
+    from gemm_lessons.devices import Entrant, Gpu
 
 AT_ONCE = 6  # kernels timed in one run, beside cuBLAS
 SECONDS = 0.5  # of timed launches, all kernels of such a run together
@@ -160,8 +155,8 @@ def _evaluate(
     root: Path, name: str, path: Path, shape: Shape, gpu: GpuSpec, target: BuildTarget, sizes: Mapping[str, int]
 ) -> Tuned:
     """Compile one candidate, run it on its counting shape, and estimate its time."""
-    from gemm_lessons.devices.simulated import Simulated
-    from gemm_lessons.running.pipeline import RunRequest, run_lesson
+    from gemm_lessons.devices import Simulated
+    from gemm_lessons.running import RunRequest, run_lesson
 
     course = Course(root)
     lesson = retiled(course.lesson(name), sizes).at(shape)
@@ -241,7 +236,7 @@ def _measure(
 
 
 def _entrant(request: TuneRequest, candidate: TileCandidate) -> Entrant:
-    from gemm_lessons.devices.gpu.records import Entrant
+    from gemm_lessons.devices import Entrant
 
     lesson = retiled(request.lesson, candidate.sizes).at(request.shape)
     compiled = Builder(request.target).build(lesson, request.path, read_source(request.path))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.commands.csv_log import append_lines, read_lines
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 
 @dataclass(frozen=True)

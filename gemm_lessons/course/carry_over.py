@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gemm_lessons.course.folder import Course, WriteError, copy_for_learners, packaged_course
 from gemm_lessons.course.progress import Progress, load_progress, save_progress
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 from gemm_lessons.course.lesson import CoursePart
 from gemm_lessons.course.toml import ARCHITECTURE, TomlReader, is_text, read_course
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.toml_file import Where
+from gemm_lessons.engine.records import Where, dataclass
 
 KEYS = ("architecture", "former", "parts", "integrity")  # gates_toml reads [[integrity]]
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gemm_lessons.course.folder import CommandError, Course, packaged_course, read_source
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.words import closest
+from gemm_lessons.engine.records import closest, dataclass
 
 GLOSSARY = "glossary"  # its name for `read` and its page
 PAGES = Path(__file__).resolve().parents[1] / "docs"

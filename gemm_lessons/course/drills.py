@@ -34,12 +34,11 @@ from typing import TYPE_CHECKING, Any
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.questions import GROUPED
 from gemm_lessons.course.toml import TomlReader, read_toml
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.toml_file import Where
+from gemm_lessons.engine.arguments import Expression, ExpressionError
+from gemm_lessons.engine.records import Where, dataclass
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.costs.banks import AccessKind
+    from gemm_lessons.engine.costs import AccessKind
 
 LANE = "lane"
 LANES = 32

@@ -21,7 +21,7 @@ from gemm_lessons.course.course_toml import CourseFacts, load_architecture, load
 from gemm_lessons.course.lesson import LESSON_NAME, CoursePart, Lesson, LessonError, LessonSummary
 from gemm_lessons.course.summaries import summaries
 from gemm_lessons.engine import KitError
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
     from gemm_lessons.course.todos import TodoMark
@@ -177,7 +177,7 @@ class Course:
         if digits:
             numbers = f"{self.names[0][:2]} to {self.names[-1][:2]}" if self.names else "none"
             raise CommandError(f'there is no lesson "{query}"; the course has {numbers}: gemm-lessons list')
-        from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
+        from gemm_lessons.engine.records import closest
 
         near = closest(word, [name[3:] for name in self.names]) or closest(word, self.names)
         meant = next((name for name in self.names if near in (name, name[3:])), None)
@@ -377,7 +377,7 @@ def text_of(path: Path, raw: bytes) -> str:
 def _of_another_encoding(raw: bytes) -> tuple[str, int | None]:
     """Return a source as a compiler reads it: comments hold any bytes, and strings keep theirs, as octal escapes. Also
     return the first byte elsewhere that is not ASCII, or None."""
-    from gemm_lessons.engine.compiler.tokens import tokens_of  # late: only such a source needs it
+    from gemm_lessons.engine.compiler import tokens_of
 
     source, pieces, at = raw.decode("latin-1"), list[str](), 0
     for token in tokens_of(source):

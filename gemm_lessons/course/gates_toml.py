@@ -28,8 +28,8 @@ from typing import Any
 from gemm_lessons.course.lesson import RESOURCES, Gate
 from gemm_lessons.course.search_space import Condition
 from gemm_lessons.course.toml import TomlReader, read_course
-from gemm_lessons.engine.records.toml_file import Where
-from gemm_lessons.gemm.shapes import Tile
+from gemm_lessons.engine.records import Where
+from gemm_lessons.gemm import Tile
 
 KEYS = ("id", "name", "value", "at_most", "at_least", "why", "where")
 CHANGES = ("value", "at_most", "at_least", "why")  # what a lesson may change of an integrity gate
@@ -43,7 +43,7 @@ class GateReader(TomlReader):
     def gates(self, raw: dict[str, Any], names: Sequence[str], tile: Tile) -> tuple[Gate, ...]:
         """Return the lesson's own gates, then the course's. A gate of the lesson replaces one of the course with the
         same id, or with a limit on the same side of the same value. ``names``: the sizes that expressions may use."""
-        from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
+        from gemm_lessons.engine.records import COUNTED
 
         allowed = (*names, *COUNTED, *RESOURCES)
         own = [

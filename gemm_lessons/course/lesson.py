@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 from gemm_lessons.course.search_space import Condition, SearchSpace
 from gemm_lessons.engine import KitError
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import DataSpec, Parameter, leading_name
-from gemm_lessons.gemm.data import prototype as prototype_of
-from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, Tile, TileSizes, transposed
+from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import DataSpec, Parameter, Shape, ShapeError, Shapes, Tile, TileSizes, leading_name, transposed
+from gemm_lessons.gemm import prototype as prototype_of
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.records.launch import Grid
+    from gemm_lessons.engine.records import Grid
 
 LESSON_NAME = re.compile(r"(\d{2})_([a-z0-9][a-z0-9_]*)")  # of a lesson's folder
 # Names for gates besides the counters, the sizes and the tile: facts about the compiled kernel.
@@ -57,7 +56,7 @@ class LaunchSpec:
 
     def at(self, names: Mapping[str, Number]) -> Grid:
         """Return the grid for sizes and tile names. Raise ``ExpressionError`` if it is not of whole numbers >= 1."""
-        from gemm_lessons.engine.records.launch import Grid  # imported late: --help reads no lesson
+        from gemm_lessons.engine.records import Grid
 
         def three(expressions: Sequence[Expression]) -> tuple[int, int, int]:
             values = [expression.whole(names, at_least=1) for expression in expressions]
@@ -200,7 +199,7 @@ class Lesson:
     @cached_property
     def names_of_reference(self) -> frozenset[str] | None:
         """Return all words in the reference's code; None if it is not there, or may use other names, too."""
-        from gemm_lessons.engine.compiler.source import content_of, names_in  # imported late: --help reads no lesson
+        from gemm_lessons.engine.compiler import content_of, names_in
 
         content = content_of(self.solution_path)
         if content is None:

@@ -23,10 +23,9 @@ from gemm_lessons.course.gates_toml import GateReader
 from gemm_lessons.course.lesson import LESSON_NAME, LIMITERS, RESOURCES, Figure, LaunchSpec, Lesson, LessonError, Todo
 from gemm_lessons.course.search_space import MOST, Condition, SearchSpace
 from gemm_lessons.course.toml import is_text, read_toml
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
-from gemm_lessons.engine.records.elements import ELEMENTS, Element
-from gemm_lessons.engine.records.toml_file import Where
-from gemm_lessons.gemm.data import (
+from gemm_lessons.engine.arguments import Expression, ExpressionError
+from gemm_lessons.engine.records import ELEMENTS, Element, Where
+from gemm_lessons.gemm import (
     DRAWN,
     HELD,
     LAYOUTS,
@@ -37,9 +36,11 @@ from gemm_lessons.gemm.data import (
     Fill,
     Order,
     Role,
+    Shape,
+    Shapes,
     TensorMapSpec,
+    Tile,
 )
-from gemm_lessons.gemm.shapes import Shape, Shapes, Tile
 
 LONGEST_LABEL = 29  # characters of a figure's label, so that the table of a run fits 80 columns
 MAX_THREADS = 1024  # per block, every compute capability so far (CUDA programming guide, "Compute Capabilities")
@@ -100,7 +101,7 @@ class _Reader(GateReader):
         return merged
 
     def lesson(self, directory: Path, raw: dict[str, Any], type_: str) -> Lesson:
-        from gemm_lessons.engine.records.metrics import COUNTED  # imported late: --help reads no lesson
+        from gemm_lessons.engine.records import COUNTED
 
         words = "tile ptxas launch launches kernel scalars choices buffers tensor_maps shapes gates integrity show todo"
         facts = ("title", "idea", "minutes", "starts_from", "attacks", "architecture", "needs")

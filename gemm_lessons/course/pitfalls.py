@@ -24,8 +24,8 @@ from gemm_lessons.course.folder import Course, Reset, read_bytes, read_source, r
 from gemm_lessons.course.lesson import Lesson, LessonError
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.toml import TomlReader, read_toml
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Tile
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Tile
 
 STEP = re.compile(r"\s*// \(\d+\)")  # marks former TODOs in solutions
 COMMENT = re.compile(r"\s*//(?! \(\d+\))")

@@ -8,7 +8,7 @@ from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import LessonProgress, Progress, load_progress
 from gemm_lessons.course.todos import Stub, TodoMark, open_todos, todo_marks
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 
 @dataclass(frozen=True)

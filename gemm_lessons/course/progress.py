@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemm_lessons.course.folder import CommandError, Course, WriteError, reason, replace_with_backup, write_atomically
 from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
     from gemm_lessons.course.questions import Answer

@@ -21,10 +21,9 @@ from typing import Any
 
 from gemm_lessons.course.lesson import RESOURCES, Lesson
 from gemm_lessons.course.toml import TomlReader, read_toml
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.metrics import COUNTED
-from gemm_lessons.gemm.data import SIZES
+from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
+from gemm_lessons.engine.records import COUNTED, dataclass
+from gemm_lessons.gemm import SIZES
 
 BEFORE = "before_"  # of the previous lesson's solution
 FACTS = (*COUNTED, *RESOURCES, "threads", "blocks_per_sm", "occupancy")  # occupancy in percent, of the run's GPU

@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
+from gemm_lessons.engine.records import dataclass
 
 MOST = 20_000  # combinations; a larger space is a mistake, or a search of a week
 _COMPARE: Mapping[str, Callable[[Number, Number], bool]] = {

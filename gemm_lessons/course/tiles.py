@@ -11,9 +11,9 @@ from math import lcm
 from gemm_lessons.course.folder import CommandError
 from gemm_lessons.course.lesson import Lesson, NoLaunch
 from gemm_lessons.course.lesson_toml import MAX_THREADS, load_lesson
-from gemm_lessons.engine.arguments.expression import ExpressionError
-from gemm_lessons.engine.records.words import closest
-from gemm_lessons.gemm.shapes import Shape, Shapes, Tile, astuple
+from gemm_lessons.engine.arguments import ExpressionError
+from gemm_lessons.engine.records import closest
+from gemm_lessons.gemm import Shape, Shapes, Tile, astuple
 
 OF_SIZES = ("BM", "BN", "BK")  # the tile of M, of N, of K
 

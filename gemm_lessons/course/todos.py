@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 TODO = re.compile(r"//\s*TODO\((\d+)\)")
 MORE = re.compile(r"\s*//\s*(?!TODO\()(.*)")
@@ -158,7 +158,7 @@ def _marks(source: str) -> tuple[list[str], dict[int, int]]:
 
 def _lines(source: str) -> tuple[list[str], dict[int, str]]:
     """Return the lines without comments, and by index the comments of each line."""
-    from gemm_lessons.engine.compiler.tokens import tokens_of, without_comments  # late: only a kernel needs it
+    from gemm_lessons.engine.compiler import tokens_of, without_comments
 
     comments: dict[int, str] = {}
     for token in tokens_of(source, "comment"):

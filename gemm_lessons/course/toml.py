@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
-from gemm_lessons.engine.records import toml_file
-from gemm_lessons.engine.records.toml_file import TomlFile, Where
+from gemm_lessons.engine.arguments import Expression, ExpressionError
+from gemm_lessons.engine.records import TomlFile, Where, toml_file
 
 ARCHITECTURE = "sm_90"  # the architecture of a course that names none
 
@@ -74,7 +73,7 @@ class TomlReader(TomlFile):
 
     def architecture(self, raw: dict[str, Any], key: str = "architecture") -> str:
         """Return an architecture that the compiler knows, such as ``sm_90``."""
-        from gemm_lessons.engine.hardware.sheets import OLDEST_ARCH  # imported late: most courses of tests name none
+        from gemm_lessons.engine.hardware import OLDEST_ARCH
 
         name = self.string((), raw, key)
         number = re.fullmatch(r"sm_(\d{2,3})[af]?", name)

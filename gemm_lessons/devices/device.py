@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid
-from gemm_lessons.engine.records.results import Launched, in_a_row
-from gemm_lessons.gemm.data import DataSpec
-from gemm_lessons.gemm.problem import Trial
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine import Launched
+from gemm_lessons.engine.records import Argument, Grid, dataclass, in_a_row
+from gemm_lessons.gemm import DataSpec, Shape, Trial
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.cuda_gpu import Gpu
-    from gemm_lessons.engine import Finding, Simulator
-    from gemm_lessons.engine.compiler.compile import Compiled, SharedSass
-    from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.engine import Finding, GpuSpec, Simulator
+    from gemm_lessons.engine.compiler import Compiled, SharedSass
 
 
 Launcher = Callable[["Compiled", Grid, Sequence[Argument]], Launched]

@@ -15,14 +15,10 @@ from typing import Literal
 from gemm_lessons.devices.device import Binaries, BuildTarget, Task
 from gemm_lessons.devices.gpu.cuda_gpu import Gpu
 from gemm_lessons.devices.simulated import Simulated, no_room
-from gemm_lessons.engine import Finding, Simulator, UnsupportedKernel
-from gemm_lessons.engine.hardware.sheets import GpuSpec, data_sheet, sheet_of
-from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.records.results import Launched
-from gemm_lessons.gemm.data import DataSpec
-from gemm_lessons.gemm.problem import Trial
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine import Finding, GpuSpec, Launched, Simulator, UnsupportedKernel
+from gemm_lessons.engine.hardware import data_sheet, sheet_of
+from gemm_lessons.engine.records import Grid, Quoted
+from gemm_lessons.gemm import DataSpec, Shape, Trial
 
 SIMULATED = 512**3  # multiply-adds up to which the simulator repeats a launch: less than a second
 

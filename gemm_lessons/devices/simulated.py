@@ -9,16 +9,11 @@ from typing import Literal
 import numpy as np
 
 from gemm_lessons.devices.device import Binaries, Task
-from gemm_lessons.engine import Finding, Simulator
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.hardware.occupancy import occupancy_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec, sheet_of
-from gemm_lessons.engine.records.facts import NoRoom
-from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
-from gemm_lessons.engine.records.results import Counters, Launched
-from gemm_lessons.gemm.data import DataSpec
-from gemm_lessons.gemm.problem import Trial
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine import Counters, Finding, GpuSpec, HostVariable, Launched, Simulator
+from gemm_lessons.engine.compiler import Compiled
+from gemm_lessons.engine.hardware import occupancy_of, sheet_of
+from gemm_lessons.engine.records import Argument, Grid, NoRoom
+from gemm_lessons.gemm import DataSpec, Shape, Trial
 
 # The budget of a batch in PTX instructions, per multiply-add of an average thread: enough for slow kernels, also at
 # K = 32768.

@@ -3,3 +3,14 @@
 - ``setup``: writes the files and makes the git repository
 - ``clangd``: compile commands; ``vscode``: settings and tasks; ``testing_view``: lessons as tests
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.editor.setup import make_repository, write_editor_files
+else:
+    __getattr__ = on_first_use(__name__)

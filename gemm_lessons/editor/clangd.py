@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import Lesson
 from gemm_lessons.engine.compiler import nvrtc
 
 NAMES = Path(__file__).parent / "cuda_names.h"

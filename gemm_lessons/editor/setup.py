@@ -8,8 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gemm_lessons.course.folder import Course, write_atomically, writing
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import Course, Lesson, write_atomically, writing
 from gemm_lessons.editor import clangd, testing_view, vscode
 
 COMMANDS = "compile_commands.json"

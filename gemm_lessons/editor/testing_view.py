@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemm_lessons.course.lesson import CoursePart
+from gemm_lessons.course import CoursePart
 
 FILE = "test_lessons.py"
 SETTINGS = {

@@ -33,8 +33,9 @@ a compiler. The engine imports nothing else of the kit. Its rooms, in the order 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.api import CompiledKernel, CompileError, compile, simulate
@@ -47,36 +48,12 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel
     from gemm_lessons.engine.records.findings import Finding
     from gemm_lessons.engine.records.launch import (
-        Buffer,
-        HostVariable,
-        Pointer,
-        Scalar,
-        StructWithBuffers,
-        Surface,
-        TensorMap,
-        Texture,
-    )
+        Buffer, HostVariable, Pointer, Scalar, StructWithBuffers, Surface, TensorMap, Texture,
+    )  # fmt: skip
     from gemm_lessons.engine.records.results import Conflict, Counters, Launched, LineCount, NotCounted, Printed
     from gemm_lessons.engine.simulator import Simulator
-
-# Public names by the module that defines them.
-_HOMES = {
-    "api": ("compile", "CompiledKernel", "simulate", "CompileError"),
-    "compiler.compile": ("Diagnostic", "Resources"),
-    "records.results": ("Launched", "Counters", "NotCounted", "LineCount", "Conflict", "Printed"),
-    "records.findings": ("Finding",),
-    "records.launch": (
-        "Texture", "Surface", "TensorMap", "StructWithBuffers", "Buffer", "Pointer", "Scalar", "HostVariable",
-    ),
-    "machine.machine": ("Setting",),
-    "simulator": ("Simulator",),
-    "estimate.launch": ("LaunchEstimate", "NotEstimated"),
-    "hardware.sheets": ("GPUS", "GpuSpec", "find_gpu"),
-    "hardware.figures": ("SheetError",),
-    "records.errors": ("UnsupportedKernel", "KitError", "UnknownArchitecture"),
-    "counters.cross_check": ("Disagreement",),
-}  # fmt: skip
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "GPUS", "Buffer", "CompileError", "CompiledKernel", "Conflict", "Counters", "Diagnostic", "Disagreement", "Finding",
@@ -84,13 +61,6 @@ __all__ = [
     "Pointer", "Printed", "Resources", "Scalar", "Setting", "SheetError", "Simulator", "StructWithBuffers", "Surface",
     "TensorMap", "Texture", "UnknownArchitecture", "UnsupportedKernel", "compile", "find_gpu", "simulate",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    return value
 
 
 def __dir__() -> list[str]:

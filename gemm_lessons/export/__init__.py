@@ -6,3 +6,14 @@
 - ``kernel``: the kernel file with the headers that it includes; ``cplusplus``: expressions and formulas in C++
 - ``program``: the values of the templates; ``folder``: the files written
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.export.folder import Exported, export_lesson
+else:
+    __getattr__ = on_first_use(__name__)

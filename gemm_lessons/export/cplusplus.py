@@ -9,9 +9,9 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from gemm_lessons.course.folder import CommandError
-from gemm_lessons.engine.arguments.expression import Expression, Number
-from gemm_lessons.gemm.formula import Formula, constant_error
+from gemm_lessons.course import CommandError
+from gemm_lessons.engine.arguments import Expression, Number
+from gemm_lessons.gemm import Formula, constant_error
 
 ATOM = 100  # binds tighter than any operator
 PRECEDENCE: Mapping[type[ast.operator], tuple[int, str]] = {

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, read_bytes, replace_with_backup, shown, writing
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.compiler.tokens import without_comments
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, Lesson, read_bytes, replace_with_backup, shown, writing
+from gemm_lessons.engine.compiler import without_comments
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.export.kernel import KernelText, read_kernel
 from gemm_lessons.export.program import context, named_in_pragmas
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.gemm import Shape
 
 TEMPLATES = Path(__file__).parent / "templates"
 HOST = "// Host: what the CPU runs"  # marks the end of the learner's part of main.cu

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, read_source, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.compiler.includes import Places, forbidden
-from gemm_lessons.engine.compiler.source import included_names
-from gemm_lessons.engine.compiler.tokens import without_comments
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, Lesson, read_source, shown
+from gemm_lessons.engine.compiler import Places, forbidden, included_names, without_comments
+from gemm_lessons.engine.records import dataclass
 
 
 @dataclass(frozen=True)

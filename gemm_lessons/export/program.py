@@ -12,17 +12,25 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from gemm_lessons.course.folder import CommandError, shown
-from gemm_lessons.course.lesson import LaunchSpec, Lesson
-from gemm_lessons.engine.arguments.expression import Expression
-from gemm_lessons.engine.compiler.source import GlobalFunction, kernels
-from gemm_lessons.engine.records.elements import Element
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, LaunchSpec, Lesson, shown
+from gemm_lessons.engine.arguments import Expression
+from gemm_lessons.engine.compiler import GlobalFunction, kernels
+from gemm_lessons.engine.records import Element, dataclass
 from gemm_lessons.export import cplusplus
 from gemm_lessons.export.kernel import KernelText
-from gemm_lessons.gemm.data import LAYOUTS, SCALARS, SIZES, BufferSpec, Parameter, leading_name
-from gemm_lessons.gemm.formula import PROBABLE, Product
-from gemm_lessons.gemm.shapes import Shape, astuple, transposed
+from gemm_lessons.gemm import (
+    LAYOUTS,
+    PROBABLE,
+    SCALARS,
+    SIZES,
+    BufferSpec,
+    Parameter,
+    Product,
+    Shape,
+    astuple,
+    leading_name,
+    transposed,
+)
 
 LARGE, SMALL = Shape(4096, 4096, 4096), Shape(512, 256, 128)  # a program's default size, and one for examples
 OTHER = Shape(4096, 2048, 1024)  # example for programs that take large sizes only
@@ -321,7 +329,7 @@ class _Description:
 
     def unit(self) -> int:
         """Return the exponent of the largest relative error of one addition."""
-        from gemm_lessons.gemm.problem import unit
+        from gemm_lessons.gemm import unit
 
         return round(math.log2(unit(self.data))) if self.data.accumulate.is_float else 0
 
@@ -358,8 +366,7 @@ def context(
     lesson: Lesson, kernel: KernelText, origin: str, architecture: str, shape: Shape | None = None
 ) -> dict[str, object]:
     """Return all values that the templates use. ``shape`` is the program's default size. Raises ``CommandError``."""
-    from gemm_lessons.gemm.problem import EPILOGUE
-    from gemm_lessons.gemm.rounding import DIVISION_ROUNDINGS, FUNCTION_ROUNDINGS
+    from gemm_lessons.gemm import DIVISION_ROUNDINGS, EPILOGUE, FUNCTION_ROUNDINGS
 
     made = _Description(lesson, kernel, shape)
     lesson = made.lesson

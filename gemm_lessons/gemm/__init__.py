@@ -17,3 +17,27 @@ State of a ``Problem`` at one shape:
 - ``profile``, ``time_model``: a kernel traced at two depths K, and its time at any shape
 - ``tile_model``: the tile sizes that a GPU's data sheet allows
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.gemm.data import (
+        ALIKE, DRAWN, HELD, LAYOUTS, POINTER_SIZE, SCALARS, SIZES, Alike, BufferLayout, BufferSpec, DataSpec, Fill,
+        Order, Parameter, Role, TensorMapSpec, leading_name, prototype,
+    )  # fmt: skip
+    from gemm_lessons.gemm.far import FarProblem, Sampled
+    from gemm_lessons.gemm.formula import PROBABLE, Formula, Product, Value, constant_error, roundings
+    from gemm_lessons.gemm.problem import (
+        DEFAULTS, EPILOGUE, GUARD_BYTE, GUARD_BYTES, Guarded, Problem, Trial, fresh_seed, unit,
+    )  # fmt: skip
+    from gemm_lessons.gemm.profile import Movement, Subject, Work, tiles_of
+    from gemm_lessons.gemm.rounding import DIVISION_ROUNDINGS, FUNCTION_ROUNDINGS
+    from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, Tile, TileSizes, astuple, transposed
+    from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel, tile_model_of
+    from gemm_lessons.gemm.time_model import Estimate, Estimator, estimator_for
+else:
+    __getattr__ = on_first_use(__name__)

@@ -15,17 +15,15 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.records.elements import ELEMENTS, Element, strides_of
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
+from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
+from gemm_lessons.engine.records import ELEMENTS, TENSOR_MAP_SIZE, Element, dataclass, strides_of
 from gemm_lessons.gemm.formula import Formula, Product
 from gemm_lessons.gemm.promotion import lost
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from gemm_lessons.engine.records.launch import TensorMap
+    from gemm_lessons.engine import TensorMap
 
     Array = np.ndarray[Any, Any]
 
@@ -140,14 +138,14 @@ class TensorMapSpec:
 
     def over(self, layout: BufferLayout, array: Array, names: Mapping[str, Number]) -> TensorMap:
         """Return the tensor map of the buffer as it is stored. Raise ``ExpressionError``."""
-        from gemm_lessons.engine.records.launch import TensorMap
+        from gemm_lessons.engine import TensorMap
 
         box = self._box(layout, names)
         return TensorMap(layout.inside(array), box, self.swizzle, self._element(layout), self.name)
 
     def check(self, layout: BufferLayout, names: Mapping[str, Number]) -> None:
         """Raise ``ExpressionError`` for a size that is not a number, and ``ValueError`` if no GPU supports the map."""
-        from gemm_lessons.engine.records.launch import check_map, map_type
+        from gemm_lessons.engine.records import check_map, map_type
 
         box = self._box(layout, names)
         size = map_type(self.name, self._element(layout)).size

@@ -24,11 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.elements import Element
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.hashing import GOLDEN, mixed
-from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Pages, Scalar, Texture
+from gemm_lessons.engine import Buffer, Finding, Scalar, Texture
+from gemm_lessons.engine.records import GOLDEN, PAGE, Argument, Element, Pages, dataclass, mixed
 from gemm_lessons.gemm.data import SCALARS, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Value
 from gemm_lessons.gemm.problem import DEFAULTS, DRAWS, GAPS, Overwritten, terms_of, tolerance_of, unit

@@ -16,8 +16,8 @@ from functools import cached_property
 from math import frexp, prod
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.engine.arguments.expression import LONGEST, ExpressionError
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.arguments import LONGEST, ExpressionError
+from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +94,7 @@ class Formula:
         known = list(names)
         for name in (formula.target, *_names(formula.tree, text)):
             if name not in known:
-                from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
+                from gemm_lessons.engine.records import closest
 
                 near = closest(name, known)
                 hint = f"; did you mean {near}?" if near else f"; known: {', '.join(known)}"

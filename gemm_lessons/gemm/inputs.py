@@ -35,8 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.records.elements import SINGLE, Element
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import SINGLE, Element, dataclass
 from gemm_lessons.gemm.data import Alike, BufferLayout
 from gemm_lessons.gemm.formula import Product
 

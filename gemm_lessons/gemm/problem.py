@@ -34,11 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.elements import Element, bits
-from gemm_lessons.engine.records.facts import Details, Location
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Buffer, Scalar, Texture, buffers_of
+from gemm_lessons.engine import Buffer, Finding, Scalar, Texture
+from gemm_lessons.engine.records import Argument, Details, Element, Location, bits, buffers_of, dataclass
 from gemm_lessons.gemm.data import SCALARS, Alike, BufferLayout, DataSpec
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.inputs import ExactParts, make_alike, make_exact, spread_exponents

@@ -15,19 +15,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons import __version__
+from gemm_lessons.engine import GPUS, GpuSpec
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler.elf import without_file_names
-from gemm_lessons.engine.costs.banks import SECTOR
-from gemm_lessons.engine.estimate.chip import HEATING
-from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, pipes_of
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Argument, Grid
+from gemm_lessons.engine.compiler import without_file_names
+from gemm_lessons.engine.costs import SECTOR
+from gemm_lessons.engine.estimate import HEATING
+from gemm_lessons.engine.hardware import pipes_of
+from gemm_lessons.engine.records import Argument, Grid, dataclass
 from gemm_lessons.gemm.shapes import Shape, Shapes, TileSizes
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.compiler.compile import Compiled
-    from gemm_lessons.engine.estimate.timeline import Played
-    from gemm_lessons.engine.sass.trace import ParsedKernel, Trace
+    from gemm_lessons.engine.compiler import Compiled
+    from gemm_lessons.engine.estimate import Played
+    from gemm_lessons.engine.sass import ParsedKernel, Trace
 
 MODEL = 32  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
@@ -111,8 +111,8 @@ class Work:
     @classmethod
     def of(cls, trace: Trace, *, tiled: bool = True) -> Work:
         """Return one block's share of a trace."""
-        from gemm_lessons.engine.estimate.items import grouped_columns
-        from gemm_lessons.engine.sass.trace import Traffic
+        from gemm_lessons.engine.estimate import grouped_columns
+        from gemm_lessons.engine.sass import Traffic
 
         some = [touch for warp in trace.warps for _, touch in warp if touch is not None]
         touches = [touch for touch in some if isinstance(touch, Traffic)]
@@ -135,7 +135,7 @@ class Work:
 
 def _read_again(trace: Trace) -> int:
     """Return the sectors that blocks read after one barrier and again after a later one; L1 serves them in between."""
-    from gemm_lessons.engine.sass.trace import Traffic
+    from gemm_lessons.engine.sass import Traffic
 
     parts: dict[tuple[int, int], set[int]] = {}  # by block, and number of barriers passed
     for number, warp in enumerate(trace.warps):
@@ -161,7 +161,7 @@ class CopiedBoxes:
     @classmethod
     def of(cls, trace: Trace, k: int, tiles: int) -> CopiedBoxes | None:
         """Return the bytes in a trace of one K tile (``k``) of blocks with ``tiles`` tiles; None if it has no boxes."""
-        from gemm_lessons.engine.sass.trace import Traffic
+        from gemm_lessons.engine.sass import Traffic
 
         count = len(trace.warps) // trace.warps_per_block
         asked: dict[int, float] = {}  # bytes, by tensor map
@@ -288,7 +288,7 @@ class Profile:
 
     def _apart(self, per_k: float, blocks: int, gpu: GpuSpec) -> float:
         """Return the clocks for each k of blocks that are apart and wait for DRAM; ``per_k``: those in step."""
-        from gemm_lessons.engine.estimate.timeline import play_apart
+        from gemm_lessons.engine.estimate import play_apart
 
         (k0, shorter), (k1, longer) = self._deeper() if self._deeper else self.traces
         tiles = (k1 - k0) / self.tile_depth
@@ -300,7 +300,7 @@ class Profile:
         different times: new blocks load and multiply while others store."""
         name = f"overlap {_figures_of(gpu)}"
         if name not in self._kept:
-            from gemm_lessons.engine.estimate.timeline import play
+            from gemm_lessons.engine.estimate import play
 
             _, trace = self.traces[0]
             if self._twice is not None:
@@ -330,7 +330,7 @@ class Profile:
         self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False
     ) -> Played:
         """Play one wave of a trace, memoised: launches share the time of a single block, ``overlap`` needs it too."""
-        from gemm_lessons.engine.estimate.timeline import play, uneven
+        from gemm_lessons.engine.estimate import play, uneven
 
         _, trace = self.traces[number]
         together = together and uneven(blocks, gpu)
@@ -352,8 +352,8 @@ def _figures_of(gpu: GpuSpec) -> str:
 
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
     """Return the profile of a kernel. Raise ``Uncountable`` when its machine code cannot be followed."""
-    from gemm_lessons.engine.estimate.items import BOX, GROUPED
-    from gemm_lessons.engine.sass.trace import blocks_of_cluster, traceable
+    from gemm_lessons.engine.estimate import BOX, GROUPED
+    from gemm_lessons.engine.sass import blocks_of_cluster, traceable
 
     compiled, planes = subject.compiled, subject.traffic.planes
     copies = any(it.opcode.startswith(("LDGSTS", BOX)) for it in compiled.sass)

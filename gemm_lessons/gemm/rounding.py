@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.gemm.formula import PROBABLE, Formula, Value, axis_of, constant_error, repeated, roundings
 
 Array = np.ndarray[Any, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from gemm_lessons.engine.arguments.expression import Number
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.arguments import Number
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.gemm.data import LAYOUTS, SIZES
 
 

@@ -6,8 +6,9 @@ thread, so a word that several lanes share counts once for each lane.
 
 from __future__ import annotations
 
-from gemm_lessons.engine.hardware.sheets import WARP, GpuSpec, pipes_of
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine import GpuSpec
+from gemm_lessons.engine.hardware import WARP, pipes_of
+from gemm_lessons.engine.records import dataclass
 
 REGISTER = 4  # bytes
 OTHER_REGISTERS = 15  # per thread, for addresses and data in flight: the paper's number

@@ -39,23 +39,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
-from gemm_lessons.engine.estimate.chip import (
+from gemm_lessons.engine import GpuSpec
+from gemm_lessons.engine.estimate import (
+    CAUSES,
     LAUNCH_US,
     NEXT_US,
     SLOW,
+    Cause,
     Clocked,
+    LineShare,
     Load,
     at_pace,
     at_work,
+    dram_rate,
     limiter_of,
+    lines_of,
+    missed_by_l2,
+    shares,
     slowed,
 )
-from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
-from gemm_lessons.engine.hardware.occupancy import occupancy_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.hardware import occupancy_of, pipes_of
+from gemm_lessons.engine.records import Grid, dataclass
 from gemm_lessons.gemm.profile import Movement, Profile, Subject, Work, profile_of
 from gemm_lessons.gemm.shapes import Shape
 
@@ -200,7 +204,7 @@ class Estimator:
 
     def lines_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, tuple[LineShare, ...]]:
         """Return the lines of each cause in the longest launch."""
-        from gemm_lessons.engine.estimate.recording import record
+        from gemm_lessons.engine.estimate import record
 
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
         profile, _ = max(launches, key=lambda it: estimate_at(it[0], shape, it[1].grid, gpu).time_us)
@@ -224,7 +228,7 @@ def estimator_for(
     subjects: Sequence[Subject], grids_at: Callable[[Shape], Sequence[Grid]], gpu: GpuSpec
 ) -> Estimator | str:
     """Return estimates of consecutive launches, one subject each; or why there are none on ``gpu``."""
-    from gemm_lessons.engine.estimate.items import unknown_units
+    from gemm_lessons.engine.estimate import unknown_units
     from gemm_lessons.engine.sass import Uncountable
 
     unknown: set[str] = set().union(*(unknown_units(it.compiled.sass, gpu) for it in subjects))

@@ -18,3 +18,29 @@
 - ``similarity``, ``reference``, ``pairs``: kernels that are alike
 - ``hosting``: files that let another system grade, with the kit as a ``wheel``; ``plugin``, ``suite``: under pytest
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.grading.classroom import Assignment, Classroom, Tell
+    from gemm_lessons.grading.decisions import load_decisions, write_template
+    from gemm_lessons.grading.escaping import amount, markdown, one_line
+    from gemm_lessons.grading.executors import open_executor
+    from gemm_lessons.grading.formats import check_format, write_csv, write_format, write_text
+    from gemm_lessons.grading.gradebook import Gradebook, GradebookRow, gradebook_of
+    from gemm_lessons.grading.hosting import write_host
+    from gemm_lessons.grading.merge import merge_shards
+    from gemm_lessons.grading.pairs import pairs_of
+    from gemm_lessons.grading.reference import REFERENCE
+    from gemm_lessons.grading.request import assignment_of
+    from gemm_lessons.grading.results import Grade, load_grades, load_grading
+    from gemm_lessons.grading.rubric import load_rubric, parse_lessons
+    from gemm_lessons.grading.similarity import SimilarPair
+    from gemm_lessons.grading.statistics import REACHED, middle, reached, slowest, spread, stumbles
+    from gemm_lessons.grading.worker import walls_around_grading
+else:
+    __getattr__ = on_first_use(__name__)

@@ -26,9 +26,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from gemm_lessons.course.folder import MAX_SOURCE_BYTES, reason
-from gemm_lessons.engine.process.files import open_unlinked
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import MAX_SOURCE_BYTES, reason
+from gemm_lessons.engine.process import open_unlinked
+from gemm_lessons.engine.records import dataclass
 
 SOURCES = (".cu", ".cuh", ".h", ".hpp", ".inl", ".inc", ".cpp", ".cc", ".c", ".txt")
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".txz", ".tar.xz", ".tbz2", ".tar.bz2")

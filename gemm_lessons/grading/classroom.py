@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, Course, shown, writing
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.choose import Choice
+from gemm_lessons.course import CommandError, Course, Lesson, shown, writing
+from gemm_lessons.devices import Choice
 from gemm_lessons.engine.process import files
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import astuple
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import astuple
 from gemm_lessons.grading.executors import Executor
 from gemm_lessons.grading.inputs import LessonSubmission, Student, Submissions, is_stub, read_student
 from gemm_lessons.grading.judging import LARGEST, Job, Judged, as_utf8, judge, seed_for, versions
@@ -30,8 +29,7 @@ from gemm_lessons.grading.results import Case, Grade, Grading, load_grade, load_
 from gemm_lessons.grading.rubric import LessonRubric, Rubric
 from gemm_lessons.grading.score import out_of, score
 from gemm_lessons.grading.sources import keep_source
-from gemm_lessons.running.checked_shapes import hidden_and_checked
-from gemm_lessons.running.counted_shapes import hidden_and_counted
+from gemm_lessons.running import hidden_and_checked, hidden_and_counted
 
 UNTOUCHED = "the stub as it came: nothing is filled in"
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, shown
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, shown
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.archives import printable
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats import write_text

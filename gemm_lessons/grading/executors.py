@@ -17,8 +17,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-from gemm_lessons.course.folder import CommandError
-from gemm_lessons.devices.extras import install_extra
+from gemm_lessons.course import CommandError
+from gemm_lessons.devices import install_extra
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.process import resources
 from gemm_lessons.grading.judging import Job, Judged, judge

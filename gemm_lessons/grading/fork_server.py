@@ -18,10 +18,17 @@ from typing import Any
 
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.compiler import nvrtc, tools
-from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.process.child import ChildDied, ChildHung, Parent, adopt_orphans, end_orphans
-from gemm_lessons.engine.process.files import remove_leftovers, scratch
-from gemm_lessons.engine.process.resources import seconds_of_children
+from gemm_lessons.engine.process import (
+    ChildDied,
+    ChildHung,
+    Parent,
+    adopt_orphans,
+    bounds,
+    end_orphans,
+    remove_leftovers,
+    scratch,
+    seconds_of_children,
+)
 from gemm_lessons.grading import job
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")

@@ -13,16 +13,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gemm_lessons.course.folder import (
-    CommandError,
-    ReadError,
-    packaged_course,
-    reading,
-    shown,
-    write_atomically,
-    writing,
-)
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, ReadError, packaged_course, reading, shown, write_atomically, writing
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.needs import Total, limits_toml, total_of
 from gemm_lessons.grading.rubric import Rubric, parse_lessons
 from gemm_lessons.grading.wheel import write_wheel, write_zip

@@ -18,10 +18,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, Course, ReadError, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.compiler.source import included_names
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, Course, Lesson, ReadError, shown
+from gemm_lessons.engine.compiler import included_names
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.archives import (
     SubmittedFile,
     SubmittedFiles,

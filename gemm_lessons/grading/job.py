@@ -12,22 +12,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.devices.choose import open_device
-from gemm_lessons.devices.device import Device
-from gemm_lessons.engine import KitError, UnsupportedKernel
+from gemm_lessons.course import CommandError, Course
+from gemm_lessons.devices import Device, open_device
+from gemm_lessons.engine import KitError, UnsupportedKernel, find_gpu
 from gemm_lessons.engine.compiler import tools
-from gemm_lessons.engine.hardware.sheets import find_gpu
-from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
-from gemm_lessons.engine.process.child import Forked, Parent, go_on_in_child
-from gemm_lessons.engine.process.resources import meter
-from gemm_lessons.engine.process.walls import confine, leave_namespaces, limit
-from gemm_lessons.gemm.shapes import Shape, ShapeError
+from gemm_lessons.engine.process import (
+    Bounds,
+    Forked,
+    OutOfTime,
+    Parent,
+    bounds,
+    confine,
+    go_on_in_child,
+    leave_namespaces,
+    limit,
+    meter,
+)
+from gemm_lessons.gemm import Shape, ShapeError
 from gemm_lessons.grading import sandbox
-from gemm_lessons.running.contract import as_json
-from gemm_lessons.running.machine_dependence import fixed
-from gemm_lessons.running.pipeline import RunRequest, run_lesson
+from gemm_lessons.running import RunRequest, as_json, fixed, run_lesson
 
 RESERVE_BYTES = 32 << 20  # freed when memory runs out, so that the error can still be reported
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "GEMM_LESSONS_NO_CACHE": "1", "OPENBLAS_NUM_THREADS": "1"}

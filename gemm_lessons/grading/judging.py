@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from gemm_lessons import __version__
-from gemm_lessons.course.folder import CommandError, Course, packaged_course
-from gemm_lessons.devices.choose import Choice
+from gemm_lessons.course import CommandError, Course, packaged_course
+from gemm_lessons.devices import Choice
 from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.process.bounds import GIB
-from gemm_lessons.engine.process.files import scratch
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.process import GIB, scratch
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.reference import nearest_lessons
 from gemm_lessons.grading.results import GradeStatus

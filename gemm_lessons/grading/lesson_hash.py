@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import Lesson
 
 KIT_HEADERS = Path(__file__).parents[1] / "engine" / "compiler" / "headers"
 HEADERS = (".cuh", ".h", ".hpp", ".inc")

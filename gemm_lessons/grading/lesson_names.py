@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 # Words ahead of a lesson's number. EXERCISE_WORDS may also number something inside of a lesson.
 LESSON_WORDS = frozenset("lesson lektion lecon leccion lezione chapter kapitel l lab 课 第".split())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, shown
+from gemm_lessons.course import CommandError, shown
 from gemm_lessons.grading.results import (
     Grade,
     GradedStudent,

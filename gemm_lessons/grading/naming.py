@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.lesson_names import DATE, NOTHING, Certainty, LessonName, lesson_named
 
 NOT_THEIRS = ("stub", "solution", "bug")  # files that come with a course

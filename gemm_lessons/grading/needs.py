@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 NEEDS = Path(__file__).parent / "hosts" / "needs.toml"
 SLOWER = 5.0  # times the reference's seconds: an honest kernel may be slower, and so may the machine

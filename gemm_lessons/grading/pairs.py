@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gemm_lessons.course.folder import Course
+from gemm_lessons.course import Course
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.judging import as_utf8
 from gemm_lessons.grading.reference import pair_with_reference

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course import CommandError
 from gemm_lessons.engine import KitError
 
 SUITE = Path(__file__).with_name("suite.py")

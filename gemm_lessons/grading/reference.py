@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from gemm_lessons.course.folder import CommandError, Course, read_source
+from gemm_lessons.course import CommandError, Course, read_source
 from gemm_lessons.grading.similarity import Run, SimilarPair, lines_with, runs_of
 
 REFERENCE = "the reference solution"  # the second of a pair

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, Course, packaged_course, shown
-from gemm_lessons.devices.choose import Choice
+from gemm_lessons.course import CommandError, Course, packaged_course, shown
+from gemm_lessons.devices import Choice
 from gemm_lessons.grading.classroom import Assignment
 from gemm_lessons.grading.inputs import find_students, one_student
 from gemm_lessons.grading.roster import load_roster

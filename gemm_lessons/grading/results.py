@@ -16,9 +16,9 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from gemm_lessons.course.folder import CommandError, ReadError, shown, write_atomically, writing
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.running.contract import JSON
+from gemm_lessons.course import CommandError, ReadError, shown, write_atomically, writing
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.running import JSON
 
 GRADE_SCHEMA = "gemm-lessons/grade/1"
 GRADING_SCHEMA = "gemm-lessons/grading/1"

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, shown
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, shown
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.archives import printable
 from gemm_lessons.grading.tables import separator_of, table_text
 

@@ -31,13 +31,10 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.folder import CommandError, Course
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.toml import TomlReader, is_text, read_toml
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.toml_file import Where
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.running.contract import JSON
+from gemm_lessons.course import CommandError, Course, Lesson, LessonError, TomlReader, is_text, read_toml
+from gemm_lessons.engine.records import Where, dataclass
+from gemm_lessons.gemm import Shape
+from gemm_lessons.running import JSON
 
 STAGES = ("compiles", "runs", "right_values", "gates")
 MOST_POINTS = 1e6  # of a lesson

@@ -9,10 +9,9 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from gemm_lessons.course.folder import for_learners
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import Lesson, for_learners
 from gemm_lessons.engine.compiler import nvrtc
-from gemm_lessons.engine.process.walls import Reach, with_libraries
+from gemm_lessons.engine.process import Reach, with_libraries
 
 PACKAGE = Path(__file__).resolve().parents[1]
 

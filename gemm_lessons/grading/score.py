@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gemm_lessons.course.gates_toml import id_of
-from gemm_lessons.course.lesson import Gate, Lesson
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.course import Gate, Lesson, id_of
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.results import GradePart
 from gemm_lessons.grading.rubric import LessonRubric, NearMiss

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from gemm_lessons.course.folder import CommandError, Course, read_source
-from gemm_lessons.engine.compiler.tokens import Token, blanked, tokens_of
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import CommandError, Course, read_source
+from gemm_lessons.engine.compiler import Token, blanked, tokens_of
+from gemm_lessons.engine.records import dataclass
 
 # Chosen by ``python -m checks.grading.copies``: independent kernels share less than 40%, except for a few that began
 # as one file; disguised copies share 60% and more.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from gemm_lessons.course.folder import write_atomically, writing
+from gemm_lessons.course import write_atomically, writing
 from gemm_lessons.grading.results import Grade, grade_path
 
 

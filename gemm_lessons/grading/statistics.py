@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import Gradebook
 from gemm_lessons.grading.results import Grade

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, reading, shown
+from gemm_lessons.course import CommandError, reading, shown
 from gemm_lessons.grading.archives import MIB
 
 LARGEST = 8 * MIB

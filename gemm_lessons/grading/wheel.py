@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from gemm_lessons import __version__
-from gemm_lessons.course.folder import WriteError, packaged_course
+from gemm_lessons.course import WriteError, packaged_course
 from gemm_lessons.engine import KitError
 
 PACKAGE = Path(__file__).resolve().parents[1]

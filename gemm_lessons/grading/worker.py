@@ -20,17 +20,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.course.folder import CommandError, Course, NotText, read_bytes, text_of
-from gemm_lessons.devices.choose import Choice
+from gemm_lessons.course import CommandError, Course, NotText, read_bytes, text_of
+from gemm_lessons.devices import Choice
 from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds
-from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.process import GIB, SLOW, Bounds, Child, ChildDied, ChildHung
+from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
-    from gemm_lessons.commands.doctor import Check
-    from gemm_lessons.running.contract import JSON
-    from gemm_lessons.running.outcome import RunOutcome
+    from gemm_lessons.commands import Check
+    from gemm_lessons.running import JSON, RunOutcome
 
 MOST_BYTES = 1_000_001  # bytes read of a file: one more than the limit for a kernel
 SPARE_S = 60.0  # seconds for the fork server to start and to clean up
@@ -100,8 +98,8 @@ def protections() -> tuple[str, ...]:
 
 def walls_around_grading() -> Check:
     """Return the check of ``gemm-lessons doctor`` that lists active and missing protections."""
-    from gemm_lessons.commands.doctor import Check
-    from gemm_lessons.engine.process.walls import WALLS
+    from gemm_lessons.commands import Check
+    from gemm_lessons.engine.process import WALLS
 
     try:
         stand = protections()
@@ -117,7 +115,7 @@ def run_python(code: str, limits: Limits | None = None) -> Mapping[str, Any]:
 
     Returns ``{"got": the variable got, "walls": [...]}`` or ``{"error": "timeout" | "memory" | "crash", "text":}``.
     """
-    from gemm_lessons.course.folder import packaged_course
+    from gemm_lessons.course import packaged_course
 
     course = packaged_course()
     submission = Submission(course.root, course.names[0], Path("kernel.cu"))
@@ -200,20 +198,20 @@ def _not_their_own(submission: Submission) -> str:
 
 
 def _refused(submission: Submission, message: str, line: int = 1) -> Mapping[str, JSON]:
-    from gemm_lessons.running.no_outcome import refused
+    from gemm_lessons.running import refused
 
     lesson = Course(submission.course).lesson(submission.lesson)
     return _as_json(refused(lesson, submission.path, message, line, submission.device, submission.gpu))
 
 
 def _lost(submission: Submission, kind: str, message: str) -> Mapping[str, JSON]:
-    from gemm_lessons.running.no_outcome import ended_early
+    from gemm_lessons.running import ended_early
 
     lesson = Course(submission.course).lesson(submission.lesson)
     return _as_json(ended_early(lesson, submission.path, kind, message, submission.device, submission.gpu))
 
 
 def _as_json(outcome: RunOutcome) -> Mapping[str, JSON]:
-    from gemm_lessons.running.contract import as_json
+    from gemm_lessons.running import as_json
 
     return as_json(outcome)

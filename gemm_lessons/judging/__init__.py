@@ -21,3 +21,26 @@
 - ``hints`` with ``remedies`` for findings, ``strides`` of fragments, and ``lost_time``; ``advice``: texts of remedies;
   ``access_remedies``, ``order_remedies``: rules that choose one; ``unfinished``: how far a kernel with open TODOs is
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult, Speed, text_of_line
+    from gemm_lessons.judging.figures import figures_of, value_of
+    from gemm_lessons.judging.gates import CountedLaunch, counted_names, judge_launches, verdict_of
+    from gemm_lessons.judging.hints import hints_for
+    from gemm_lessons.judging.lost_time import time_lost, waits_longer
+    from gemm_lessons.judging.named_sentence import NamedSentence
+    from gemm_lessons.judging.pattern import Pattern
+    from gemm_lessons.judging.remedies import restated
+    from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, sentence
+    from gemm_lessons.judging.verdict import (
+        CompileFailed, Faulted, GateMissed, GateResult, Judgement, Kind, Passed, TileMap, TimedOut, Verdict,
+        WrongAnswer, judge, judge_sample, stopped,
+    )  # fmt: skip
+else:
+    __getattr__ = on_first_use(__name__)

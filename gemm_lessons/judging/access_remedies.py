@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.facts import Coordinates, PastAll, PastEnd, Stopped
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import Coordinates, PastAll, PastEnd, Stopped
+from gemm_lessons.gemm import Shape
 from gemm_lessons.judging.advice import DESCRIPTOR, OWN_ARRAYS
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer

@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from gemm_lessons.gemm.formula import Formula, Value
+from gemm_lessons.gemm import Formula, Value
 from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong, numbers
 

@@ -8,23 +8,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.todos import Stub
-from gemm_lessons.devices.device import Binaries
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.hardware.occupancy import most
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.results import Counters, Printed
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.course import Lesson, Stub
+from gemm_lessons.devices import Binaries
+from gemm_lessons.engine import Counters, Finding, Printed
+from gemm_lessons.engine.hardware import most
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
 from gemm_lessons.judging.named_sentence import NamedSentence
 from gemm_lessons.judging.unfinished import Unfinished
 from gemm_lessons.judging.verdict import GateResult, Judgement, Kind, Passed, Verdict
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.gpu.records import Timed
-    from gemm_lessons.engine.compiler.compile import Diagnostic, Resources
-    from gemm_lessons.engine.hardware.occupancy import Occupancy
-    from gemm_lessons.gemm.time_model import Estimate, Estimator
+    from gemm_lessons.devices import Timed
+    from gemm_lessons.engine.compiler import Diagnostic
+    from gemm_lessons.engine.hardware import Occupancy, Resources
+    from gemm_lessons.gemm import Estimate, Estimator
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class Speed:
         return self.measured.of_cublas if self.measured else None
 
 
-UNTIMED = Speed()
+UNTIMED: Speed = Speed()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from gemm_lessons.gemm.data import Order
-from gemm_lessons.gemm.formula import Value, roundings
+from gemm_lessons.gemm import Order, Value, roundings
 from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Made, Transformation, Wrong
 

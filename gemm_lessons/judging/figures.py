@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gemm_lessons.course.lesson import Figure, Lesson
-from gemm_lessons.engine.arguments.expression import Expression, Number
+from gemm_lessons.course import Figure, Lesson
+from gemm_lessons.engine.arguments import Expression, Number
 from gemm_lessons.judging.evidence import Built, Checked
 from gemm_lessons.judging.gates import counted_names, uncounted
 

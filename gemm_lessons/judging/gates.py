@@ -13,11 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gemm_lessons.course.lesson import Gate
-from gemm_lessons.engine.arguments.expression import Number
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.metrics import COUNTED, ON_PTX
-from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.course import Gate
+from gemm_lessons.engine import Counters
+from gemm_lessons.engine.arguments import Number
+from gemm_lessons.engine.records import COUNTED, ON_PTX, dataclass
 from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import GateMissed, GateResult
 

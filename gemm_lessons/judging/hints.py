@@ -10,15 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gemm_lessons.course.todos import open_todos, skipped_todos
-from gemm_lessons.engine.compiler.source import included_names, kernels, line_of
-from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.records.metrics import METRICS
-from gemm_lessons.engine.records.results import Conflict
-from gemm_lessons.engine.sass.moved_loads import count_moved_loads
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.course import open_todos, skipped_todos
+from gemm_lessons.engine import Conflict
+from gemm_lessons.engine.compiler import Lexed, included_names, kernels, line_of, without_comments
+from gemm_lessons.engine.records import METRICS, Grid, dataclass
+from gemm_lessons.engine.sass import count_moved_loads
+from gemm_lessons.gemm import Shape, astuple
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.lost_time import time_lost, waits_longer
 from gemm_lessons.judging.order_remedies import has_buffers

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gemm_lessons.engine.records.results import Counters
+from gemm_lessons.engine import Counters
 from gemm_lessons.judging.evidence import Speed
 
 SLOWER = 1.05  # in time; estimates of edited solutions differ by less than this in half of all cases

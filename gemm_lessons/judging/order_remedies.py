@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from gemm_lessons.course.todos import open_todos
+from gemm_lessons.course import open_todos
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.tokens import Lexed, without_comments
-from gemm_lessons.engine.records.facts import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
+from gemm_lessons.engine.compiler import Lexed, without_comments
+from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
 from gemm_lessons.judging.advice import (
     ACROSS_ROLES,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gemm_lessons.gemm.formula import Value, roundings
+from gemm_lessons.gemm import Value, roundings
 from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Wrong
 

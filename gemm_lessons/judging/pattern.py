@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
 from gemm_lessons.judging.named_sentence import Facts, NamedSentence
 from gemm_lessons.judging.wrong_answer import MOSTLY, Transformation, Wrong
 

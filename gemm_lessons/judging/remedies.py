@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.tokens import without_comments
-from gemm_lessons.engine.records.facts import PastEnd
+from gemm_lessons.engine.compiler import without_comments
+from gemm_lessons.engine.records import PastEnd
 from gemm_lessons.judging import access_remedies as access
 from gemm_lessons.judging import order_remedies as order
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT

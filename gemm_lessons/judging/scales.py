@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gemm_lessons.gemm.formula import Value
+from gemm_lessons.gemm import Value
 from gemm_lessons.judging.wrong_answer import Array, Made, Wrong
 
 SCALE = "scale_"  # begins the names of such inputs

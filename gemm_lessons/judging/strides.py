@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError, Number
-from gemm_lessons.engine.compiler.source import line_of
-from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, without_comments
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
+from gemm_lessons.engine.compiler import OPENING, Lexed, line_of, without_comments
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.judging.evidence import Evidence
 
 VIEW = re.compile(r"Matrix\s*<[^>]*>\s+(\w+)\s*\{\s*(\w+)\s*,\s*\w+\s*,\s*(\w+)\s*,\s*(\w+)\s*,\s*(\w+)\s*\}")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.judging.named_sentence import Facts
 from gemm_lessons.judging.wrong_answer import Array, Wrong, numbers
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.records.elements import bits
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
-from gemm_lessons.gemm.problem import Problem, Trial
+from gemm_lessons.engine.records import bits, dataclass
+from gemm_lessons.engine.simulator import UNWRITTEN, FinalMemory
+from gemm_lessons.gemm import Problem, Trial
 from gemm_lessons.judging.named_sentence import NamedSentence
 from gemm_lessons.judging.wrong_answer import Array, nearest
 

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.far import Sampled
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.shapes import Shape, TileSizes
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Problem, Sampled, Shape, TileSizes
 from gemm_lessons.judging.pattern import Pattern
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.compiler.compile import Diagnostic
+    from gemm_lessons.engine.compiler import Diagnostic
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["passed", "compile_failed", "faulted", "wrong_answer", "timed_out", "gate_missed"]

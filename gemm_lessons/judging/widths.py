@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gemm_lessons.engine.records.elements import ELEMENTS
-from gemm_lessons.gemm.problem import unit
+from gemm_lessons.engine.records import ELEMENTS
+from gemm_lessons.gemm import unit
 from gemm_lessons.judging.wrong_answer import Made, Wrong
 
 HALF = ELEMENTS["float16"]

@@ -8,11 +8,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from gemm_lessons.engine.records.elements import bits
-from gemm_lessons.gemm.data import BufferLayout
-from gemm_lessons.gemm.formula import Product, Value, roundings
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.shapes import TileSizes
+from gemm_lessons.engine.records import bits
+from gemm_lessons.gemm import BufferLayout, Problem, Product, TileSizes, Value, roundings
 from gemm_lessons.judging.named_sentence import Facts
 
 Array = np.ndarray[Any, Any]

@@ -14,15 +14,26 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from gemm_lessons.commands.bench import BenchRequest, Note, Result, TellSteps
-from gemm_lessons.commands.points import Group, Line, Point, is_square, label
-from gemm_lessons.commands.profiling import COUNTED, Profiled, ProfilePlan
-from gemm_lessons.course.folder import shown
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.commands import (
+    COUNTED,
+    BenchRequest,
+    Group,
+    Line,
+    Note,
+    Point,
+    Profiled,
+    ProfilePlan,
+    Result,
+    TellSteps,
+    is_square,
+    label,
+)
+from gemm_lessons.course import shown
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
 from gemm_lessons.report.console import headed_table
 from gemm_lessons.report.table import kernel_name, scattered, tera
-from gemm_lessons.running.speedup import GPU, STORED_CUBLAS, load_measured
+from gemm_lessons.running import GPU, STORED_CUBLAS, load_measured
 
 GAP = 2  # spaces between columns
 FEW = 2  # notes that are printed in full

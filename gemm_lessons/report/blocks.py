@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 
 @dataclass(frozen=True)

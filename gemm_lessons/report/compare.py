@@ -9,13 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.commands.comparing import Comparison, Pair
-from gemm_lessons.commands.slower import Cost, Difference
-from gemm_lessons.engine.estimate.causes import Cause
+from gemm_lessons.commands import Comparison, Cost, Difference, Pair
+from gemm_lessons.engine.estimate import Cause
 from gemm_lessons.report.console import headed_table, numbers, plain_table, show_parts
 from gemm_lessons.report.course import diff_lines
 from gemm_lessons.report.table import VERDICTS, duration, tera
-from gemm_lessons.running.outcome import Row
+from gemm_lessons.running import Row
 
 CAUSES: Mapping[Cause, str] = {
     "clock": "lower clock",

@@ -15,19 +15,26 @@ from rich.panel import Panel
 from rich.table import Column, Table
 from rich.text import Text
 
-from gemm_lessons.course.folder import Course, Reset, Started, shown
-from gemm_lessons.course.lesson import CoursePart, Lesson, LessonError, LessonSummary
-from gemm_lessons.course.progress import LessonProgress, Progress
-from gemm_lessons.course.text import folded
+from gemm_lessons.course import (
+    Course,
+    CoursePart,
+    Lesson,
+    LessonError,
+    LessonProgress,
+    LessonSummary,
+    Progress,
+    Reset,
+    Started,
+    folded,
+    shown,
+)
 from gemm_lessons.report.console import indented, numbers, page, plain_table, show_note, show_parts, words
 from gemm_lessons.report.links import link
 
 if TYPE_CHECKING:
-    from gemm_lessons.commands.doctor import Check
-    from gemm_lessons.course.carry_over import CarriedOver
-    from gemm_lessons.course.position import HintLevel, Position
-    from gemm_lessons.course.todos import TodoMark
-    from gemm_lessons.export.folder import Exported
+    from gemm_lessons.commands import Check
+    from gemm_lessons.course import CarriedOver, HintLevel, Position, TodoMark
+    from gemm_lessons.export import Exported
     from gemm_lessons.report.markdown import Page
 
 

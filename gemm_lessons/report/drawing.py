@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 WIDE, HIGH = 8, 17  # pixels of a character
 BASE = 12.5  # pixels from the top of a row to the baseline

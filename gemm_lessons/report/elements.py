@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.arguments.expression import Expression, ExpressionError
-from gemm_lessons.engine.compiler.tokens import without_comments
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.course import Lesson
+from gemm_lessons.engine.arguments import Expression, ExpressionError
+from gemm_lessons.engine.compiler import without_comments
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
 
 BYTES = re.compile(r"\b(\w+)(?:, |: )byte (-?\d+) of (\d+)")
 DISTANCE = re.compile(r"(\d+) bytes (past its end|before its start)")

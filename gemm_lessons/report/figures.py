@@ -8,13 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.gemm.shapes import Shape, astuple
-from gemm_lessons.judging.figures import figures_of, value_of
-from gemm_lessons.judging.lost_time import time_lost, waits_longer
+from gemm_lessons.gemm import Shape, astuple
+from gemm_lessons.judging import figures_of, time_lost, value_of, waits_longer
 from gemm_lessons.report.console import fits
 from gemm_lessons.report.run import ways
 from gemm_lessons.report.table import bandwidth, conflict_cell, duration, measured_time, occupancy_cell, short_label
-from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.running import Row, RunOutcome
 
 THIS_LESSON = "<- this lesson"
 # What holds a kernel up, as the screen names it. The glossary explains each.

@@ -12,12 +12,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gemm_lessons.grading.escaping import amount, one_line
-from gemm_lessons.grading.formats import write_text
-from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.reference import REFERENCE
-from gemm_lessons.grading.similarity import SimilarPair
-from gemm_lessons.grading.statistics import REACHED, middle, reached, slowest, spread, stumbles
+from gemm_lessons.grading import (
+    REACHED,
+    REFERENCE,
+    Gradebook,
+    GradebookRow,
+    SimilarPair,
+    amount,
+    middle,
+    one_line,
+    reached,
+    slowest,
+    spread,
+    stumbles,
+    write_text,
+)
 from gemm_lessons.report.bars import bar, histogram
 from gemm_lessons.report.student import HEADLINES, as_markdown, as_page, as_text, student_report
 from gemm_lessons.report.template import asset, policy, rendered

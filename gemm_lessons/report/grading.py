@@ -12,11 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
-from gemm_lessons.course.folder import shown
-from gemm_lessons.grading.classroom import Classroom, Tell
-from gemm_lessons.grading.escaping import amount, one_line
-from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.results import Grade
+from gemm_lessons.course import shown
+from gemm_lessons.grading import Classroom, Grade, Gradebook, GradebookRow, Tell, amount, one_line
 from gemm_lessons.report.console import fits, headed_table, plain_table
 
 EVERY_S = 30.0  # seconds between two progress lines without a terminal

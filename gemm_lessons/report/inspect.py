@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from gemm_lessons.engine.compiler.compile import Diagnostic
+from gemm_lessons.engine import Launched
+from gemm_lessons.engine.compiler import Diagnostic
 from gemm_lessons.engine.inspection import SHOWN, Inspection, values_of
-from gemm_lessons.engine.records.metrics import BESIDE, TABLED
-from gemm_lessons.engine.records.results import Launched
+from gemm_lessons.engine.records import BESIDE, TABLED
 from gemm_lessons.report.console import numbers, plain_table, words
 from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
-from gemm_lessons.running.outcome import row_of_launch
+from gemm_lessons.running import row_of_launch
 
 if TYPE_CHECKING:
     from gemm_lessons.engine import LaunchEstimate

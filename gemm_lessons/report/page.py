@@ -14,9 +14,8 @@ from typing import Any
 from gemm_lessons import __version__
 from gemm_lessons.engine.inspection import Inspection
 from gemm_lessons.engine.pictures import WAITS, Request, Roles, Shown, Timeline, bank_map
-from gemm_lessons.engine.records.frozen import picked
-from gemm_lessons.engine.records.metrics import TABLED
-from gemm_lessons.judging.verdict import WrongAnswer
+from gemm_lessons.engine.records import TABLED, picked
+from gemm_lessons.judging import WrongAnswer
 from gemm_lessons.report.inspect import counter_rows, estimated, headline
 from gemm_lessons.report.roles import completed_by
 from gemm_lessons.report.run import summary_of, title_of
@@ -24,7 +23,7 @@ from gemm_lessons.report.stalls import BUSY, SPENT
 from gemm_lessons.report.table import columns_of, footnotes, told_apart
 from gemm_lessons.report.template import asset, embedded
 from gemm_lessons.report.view import heading, picture_lines, share_lines
-from gemm_lessons.running.outcome import RunOutcome
+from gemm_lessons.running import RunOutcome
 from gemm_lessons.view import Side, View
 
 PICTURES = 4  # requests of one line in each memory

@@ -15,19 +15,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from gemm_lessons.commands.points import Group, Line, Point, is_square, label
-from gemm_lessons.course.folder import CommandError, writing
-from gemm_lessons.devices.extras import install_extra
+from gemm_lessons.commands import Group, Line, Point, is_square, label
+from gemm_lessons.course import CommandError, writing
+from gemm_lessons.devices import install_extra
 from gemm_lessons.engine import KitError
-from gemm_lessons.engine.hardware.sheets import Peak, peaks
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.hardware import Peak, peaks
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.report.table import kernel_name, tera
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from gemm_lessons.engine.hardware.sheets import GpuSpec
-    from gemm_lessons.gemm.shapes import Shape
+    from gemm_lessons.engine import GpuSpec
+    from gemm_lessons.gemm import Shape
 
 FORMATS = (".svg", ".png", ".pdf")
 INK, FAINT, GRID = "#222222", "#666666", "#e6e6e6"

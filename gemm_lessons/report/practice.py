@@ -9,11 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.course.drills import Drawn
-from gemm_lessons.course.drills import in_words as drilled
-from gemm_lessons.course.folder import Reset, read_source, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.questions import Answer, Question, Score
+from gemm_lessons.course import Answer, Drawn, Lesson, Question, Reset, Score, read_source, shown
+from gemm_lessons.course import in_words as drilled
 from gemm_lessons.report.console import indented, numbers, plain_table, words
 from gemm_lessons.report.course import lesson_heading, step
 

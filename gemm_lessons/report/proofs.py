@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gemm_lessons.authoring.prove import Proven
-from gemm_lessons.course.folder import shown
+from gemm_lessons.authoring import Proven
+from gemm_lessons.course import shown
 from gemm_lessons.report.console import indented, plain_table, words
 from gemm_lessons.report.course import step
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gemm_lessons import engine
-from gemm_lessons.engine.records.metrics import COUNTED
+from gemm_lessons.engine.records import COUNTED
 
 # Every public name of the engine, in reading order.
 SECTIONS: Mapping[str, Sequence[str]] = {

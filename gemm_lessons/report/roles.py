@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.estimate import Recording
 from gemm_lessons.engine.pictures import ANOTHER, RoleHandOver, Roles, Shown, Strip, Timeline, UnitRow, role_strips
 
 PHASES = 4  # phases that a role waits for, in the part that is shown

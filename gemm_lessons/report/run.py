@@ -10,30 +10,27 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.engine import Diagnostic, Finding
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.results import Conflict, Printed
-from gemm_lessons.engine.records.words import printable
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.evidence import ShapeResult
-from gemm_lessons.judging.pattern import Pattern
-from gemm_lessons.judging.unfinished import Unfinished
-from gemm_lessons.judging.verdict import (
+from gemm_lessons.engine import Conflict, Diagnostic, Finding, Printed
+from gemm_lessons.engine.records import dataclass, printable
+from gemm_lessons.gemm import Shape
+from gemm_lessons.judging import (
     CompileFailed,
     Faulted,
     GateMissed,
     GateResult,
     Passed,
+    Pattern,
+    ShapeResult,
     TileMap,
     TimedOut,
+    Unfinished,
     WrongAnswer,
 )
 from gemm_lessons.report.console import indented, numbers, plain_table, words
 from gemm_lessons.report.course import lesson_heading, step
 from gemm_lessons.report.links import link
 from gemm_lessons.report.table import VERDICTS, show_footnotes, table, told_apart
-from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.speedup import Gain
+from gemm_lessons.running import Gain, Row, RunOutcome
 
 LINES = 23  # of a terminal with 24: the last one is for the prompt
 MAP_ROWS, MAP_COLS = 24, 32  # maximum block tiles shown of a wrong answer

@@ -13,8 +13,8 @@ from io import StringIO
 from rich.console import Console, Group
 from rich.text import Text
 
-from gemm_lessons.engine.records.words import printable
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
+from gemm_lessons.engine.records import printable
+from gemm_lessons.judging import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.report.blocks import Paragraph, clipped, fitted
 from gemm_lessons.report.console import THEME
 from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
@@ -30,8 +30,7 @@ from gemm_lessons.report.run import (
     with_article,
 )
 from gemm_lessons.report.trouble import compiler_warnings, kind_of, meaning_of, what_is_wrong
-from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.speedup import Gain
+from gemm_lessons.running import Gain, Row, RunOutcome
 
 __all__ = ["ScreenContext", "printed", "problem_lines", "show_problems", "show_screen"]
 

@@ -18,13 +18,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.documents import GLOSSARY, all_documents
-from gemm_lessons.course.drills import load_drills
-from gemm_lessons.course.folder import CommandError, Course, read_source, shown, writing
-from gemm_lessons.course.lesson import LessonError
-from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.text import RESULTS
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import (
+    GLOSSARY,
+    RESULTS,
+    CommandError,
+    Course,
+    LessonError,
+    all_documents,
+    load_drills,
+    load_lesson,
+    read_source,
+    shown,
+    writing,
+)
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.reference import engine_reference

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gemm_lessons.course.drills import FIELD, Drill
-from gemm_lessons.engine.arguments.expression import Expression
+from gemm_lessons.course import FIELD, Drill
+from gemm_lessons.engine.arguments import Expression
 from gemm_lessons.report.practice import DRILL_RULES
 from gemm_lessons.report.template import embedded
 

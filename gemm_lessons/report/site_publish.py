@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course import CommandError
 from gemm_lessons.report.site_search import sections
 
 ICON = "site_icon.svg"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gemm_lessons.course.documents import entries
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import entries
+from gemm_lessons.engine.records import dataclass
 
 # Entries for a row of the screen whose words mean something else, or more, in a text.
 EVERYDAY = frozenset(

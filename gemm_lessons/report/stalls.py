@@ -7,7 +7,7 @@ from rich.text import Text
 
 from gemm_lessons.engine.pictures import Timeline
 from gemm_lessons.report.console import numbers, plain_table, words
-from gemm_lessons.running.outcome import Row
+from gemm_lessons.running import Row
 
 MOST = 8  # source lines in the terminal
 LEAST = 1.0  # percent of all warps' time

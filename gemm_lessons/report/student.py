@@ -13,9 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gemm_lessons.grading.escaping import amount, markdown, one_line
-from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
-from gemm_lessons.grading.results import Grade
+from gemm_lessons.grading import Grade, Gradebook, GradebookRow, amount, markdown, one_line
 from gemm_lessons.report.template import asset, policy, rendered
 
 SCHEMA = "gemm-lessons/report/1"

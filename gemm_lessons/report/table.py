@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.time_model import Estimate
-from gemm_lessons.judging.verdict import Kind
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Estimate
+from gemm_lessons.judging import Kind
 from gemm_lessons.report.console import fits, headed_table
-from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.running import Row, RunOutcome
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.gpu.records import Timed
+    from gemm_lessons.devices import Timed
 
 VERDICTS: dict[Kind, tuple[str, str]] = {  # in a table, and its style
     "passed": ("passed", "good"),

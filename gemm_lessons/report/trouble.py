@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from rich.console import Console, Group
 from rich.text import Text
 
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import Lesson
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.words import printable
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.evidence import text_of_line
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, TimedOut, WrongAnswer
+from gemm_lessons.engine.records import printable
+from gemm_lessons.gemm import Shape
+from gemm_lessons.judging import CompileFailed, Faulted, TimedOut, WrongAnswer, text_of_line
 from gemm_lessons.report.blocks import Paragraph, clipped
 from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.links import link
 from gemm_lessons.report.run import SEVERITY_STYLE, found_better, map_line, map_part, not_yet, once, visible
 from gemm_lessons.report.table import told_apart
-from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.running import Row, RunOutcome
 
 MAP_ROWS, MAP_COLS = 5, 32  # block tiles of a wrong answer
 WRONG_ELEMENTS = 2

@@ -13,11 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gemm_lessons.commands.tuning import TuneRequest, Tuning
-from gemm_lessons.commands.tuning_book import TileCandidate
-from gemm_lessons.course.folder import shown, writing
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel
+from gemm_lessons.commands import TileCandidate, TuneRequest, Tuning
+from gemm_lessons.course import Lesson, shown, writing
+from gemm_lessons.gemm import OTHER_REGISTERS, TileModel
 from gemm_lessons.report.console import headed_table, plain_table
 from gemm_lessons.report.table import duration, tera
 

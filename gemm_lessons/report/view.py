@@ -12,10 +12,10 @@ from pathlib import PurePath
 from rich.console import Console
 from rich.text import Text
 
-from gemm_lessons.course.folder import CommandError
-from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD
+from gemm_lessons.course import CommandError
+from gemm_lessons.engine.costs import BANKS, SECTOR, WARP, WORD
 from gemm_lessons.engine.pictures import CHUNK_BYTES, Cell, Chunk, Request, Share, TilePicture, bank_map
-from gemm_lessons.engine.records.metrics import TABLED
+from gemm_lessons.engine.records import TABLED
 from gemm_lessons.report.console import numbers, plain_table, words
 from gemm_lessons.report.roles import show_roles, show_warps
 from gemm_lessons.report.stalls import show_stalls

@@ -9,12 +9,11 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from gemm_lessons.course.folder import shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.course import Lesson, shown
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.report.console import make_console
 from gemm_lessons.report.run import LINES, style_of, title_of
-from gemm_lessons.running.outcome import Row
+from gemm_lessons.running import Row
 
 Key = tuple[str, str]  # key and description
 Part = Callable[[Console], None]

@@ -26,3 +26,28 @@
 - ``predictions``: a run's answers to a lesson's questions; ``speedup``: the gain over the first lesson
 - ``contract``: an outcome as JSON; ``no_outcome``: the outcome of a run that crashed or was stopped
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.running import contract
+    from gemm_lessons.running.builder import Builder, WrongGpu, builder_for, missing_capability, variant_of
+    from gemm_lessons.running.checked_shapes import hidden_and_checked
+    from gemm_lessons.running.contract import EXIT_NOT_PASSED, JSON, SCHEMA, as_json
+    from gemm_lessons.running.counted_shapes import hidden_and_counted
+    from gemm_lessons.running.estimating import estimator_of
+    from gemm_lessons.running.jobs import Jobs, Kept
+    from gemm_lessons.running.machine_dependence import fixed
+    from gemm_lessons.running.measuring import steps_of
+    from gemm_lessons.running.no_outcome import ended_early, refused
+    from gemm_lessons.running.outcome import Role, Row, RunOutcome, row_of_launch
+    from gemm_lessons.running.pipeline import row_of, run_lesson, run_plan, shared
+    from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
+    from gemm_lessons.running.predictions import names_of, scored
+    from gemm_lessons.running.speedup import GPU, STORED_CUBLAS, Gain, gain_of, load_measured
+else:
+    __getattr__ = on_first_use(__name__)

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import shown
-from gemm_lessons.course.lesson import LaunchSpec, Lesson
-from gemm_lessons.devices.device import Binaries, BuildTarget, Device
-from gemm_lessons.engine import Diagnostic, KitError
-from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
-from gemm_lessons.engine.compiler.nvrtc import choose_major
-from gemm_lessons.engine.compiler.source import PRINTF_OPTIONS, without_printf
-from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, capability_of, dotted
+from gemm_lessons.course import LaunchSpec, Lesson, shown
+from gemm_lessons.devices import Binaries, BuildTarget, Device
+from gemm_lessons.engine import Diagnostic, GpuSpec, KitError
+from gemm_lessons.engine.compiler import (
+    PRINTF_OPTIONS,
+    Compiled,
+    NotCompiled,
+    choose_major,
+    compile_source,
+    without_printf,
+)
+from gemm_lessons.engine.hardware import buildable, capability_of, dotted
 from gemm_lessons.engine.ptx import parser
-from gemm_lessons.gemm.data import POINTER_SIZE
-from gemm_lessons.judging.evidence import Built
-from gemm_lessons.judging.verdict import CompileFailed
+from gemm_lessons.gemm import POINTER_SIZE
+from gemm_lessons.judging import Built, CompileFailed
 from gemm_lessons.running.jobs import in_thread
 
 SPECIFIC = ("a", "f")  # the last letter of an architecture whose code does not run on later ones

@@ -20,9 +20,8 @@ from functools import lru_cache
 from math import lcm, prod
 from typing import Any
 
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.gemm.data import ALIKE, SIZES, Alike
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.course import Lesson, tile_sizes
+from gemm_lessons.gemm import ALIKE, SIZES, Alike, Shape, astuple
 from gemm_lessons.running.counted_shapes import MANY_DRAWS, WORK, far_by_axis, hidden_and_counted, hidden_counts
 from gemm_lessons.running.drawing import (
     FEWER,

@@ -10,20 +10,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from gemm_lessons.course.folder import read_source
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.devices.gpu.ranges import stage
-from gemm_lessons.engine import Finding, UnsupportedKernel
-from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.process.bounds import Bounds, OutOfTime
-from gemm_lessons.engine.records.facts import Hang, Quoted
-from gemm_lessons.engine.records.results import Launched
-from gemm_lessons.gemm.problem import Trial
-from gemm_lessons.judging.evidence import Built, Checked
-from gemm_lessons.judging.gates import CountedLaunch, judge_launches, verdict_of
-from gemm_lessons.judging.verdict import (
+from gemm_lessons.course import Lesson, read_source, tile_sizes
+from gemm_lessons.devices import ranges, stage
+from gemm_lessons.engine import Finding, Launched, UnsupportedKernel
+from gemm_lessons.engine.process import Bounds, OutOfTime, bounds
+from gemm_lessons.engine.records import Hang, Quoted
+from gemm_lessons.gemm import Trial
+from gemm_lessons.judging import (
+    Built,
+    Checked,
     CompileFailed,
+    CountedLaunch,
     Faulted,
     Judgement,
     Passed,
@@ -31,7 +28,9 @@ from gemm_lessons.judging.verdict import (
     Verdict,
     WrongAnswer,
     judge,
+    judge_launches,
     stopped,
+    verdict_of,
 )
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs

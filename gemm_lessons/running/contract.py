@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from gemm_lessons.engine.records.frozen import picked
-from gemm_lessons.gemm.data import LAYOUTS
+from gemm_lessons.engine.records import picked
+from gemm_lessons.gemm import LAYOUTS
 
 if TYPE_CHECKING:
-    from gemm_lessons.judging.evidence import ShapeResult
+    from gemm_lessons.judging import ShapeResult
     from gemm_lessons.running.outcome import Row, RunOutcome
 
 SCHEMA = "gemm-lessons/run/1"
@@ -115,7 +115,7 @@ def _compile(row: Row) -> JSON:
 
 def _diagnostics(row: Row) -> Iterator[dict[str, JSON]]:
     """Yield the compiler's diagnostics, after the error of a kernel that compiled but does not match the lesson."""
-    from gemm_lessons.judging.verdict import CompileFailed
+    from gemm_lessons.judging import CompileFailed
 
     verdict, found = row.verdict, row.diagnostics
     if isinstance(verdict, CompileFailed) and not any(it.severity == "error" for it in found):

@@ -23,8 +23,8 @@ from dataclasses import replace
 from functools import lru_cache
 from math import lcm, prod
 
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.course import Lesson, tile_sizes
+from gemm_lessons.gemm import Shape, astuple
 from gemm_lessons.running.drawing import (
     ALIGNED,
     FULL,

@@ -15,20 +15,26 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_lessons.course.folder import shown
-from gemm_lessons.course.todos import todo_state
-from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.course import shown, todo_state
+from gemm_lessons.devices import ranges
 from gemm_lessons.engine import Finding, UnsupportedKernel
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.records.facts import Location, Missed, PastAll, PastEnd
-from gemm_lessons.engine.records.metrics import METRICS
-from gemm_lessons.engine.simulator.debug_run import Names, compile_as_written, run_as_written, stays_inside
-from gemm_lessons.engine.simulator.final_memory import FinalMemory
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.evidence import Built, Checked, text_of_line
-from gemm_lessons.judging.named_sentence import NamedSentence
-from gemm_lessons.judging.unfinished import Unfinished, can_tell, contents, sentence
-from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
+from gemm_lessons.engine.compiler import Compiled
+from gemm_lessons.engine.records import METRICS, Location, Missed, PastAll, PastEnd
+from gemm_lessons.engine.simulator import FinalMemory, Names, compile_as_written, run_as_written, stays_inside
+from gemm_lessons.gemm import Shape
+from gemm_lessons.judging import (
+    Built,
+    Checked,
+    Faulted,
+    NamedSentence,
+    TimedOut,
+    Unfinished,
+    WrongAnswer,
+    can_tell,
+    contents,
+    sentence,
+    text_of_line,
+)
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 

@@ -14,9 +14,8 @@ from dataclasses import replace
 from math import prod
 from typing import Literal, TypeVar
 
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.gemm.data import SIZES
-from gemm_lessons.gemm.shapes import Shape, TileSizes, astuple
+from gemm_lessons.course import Lesson, tile_sizes
+from gemm_lessons.gemm import SIZES, Shape, TileSizes, astuple
 
 T = TypeVar("T")
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones

@@ -9,24 +9,31 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.course import Lesson, tile_sizes
+from gemm_lessons.devices import ranges, stage
 from gemm_lessons.engine import Simulator
-from gemm_lessons.engine.records.launch import Argument
-from gemm_lessons.gemm.data import HELD, BufferSpec, DataSpec
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.profile import tiles_of
-from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gemm.time_model import Estimator, Movement, Subject, estimator_for
-from gemm_lessons.judging.evidence import UNTIMED, Built, Speed
+from gemm_lessons.engine.records import Argument
+from gemm_lessons.gemm import (
+    HELD,
+    BufferSpec,
+    DataSpec,
+    Estimator,
+    Movement,
+    Problem,
+    Shape,
+    Subject,
+    TileSizes,
+    estimator_for,
+    tiles_of,
+)
+from gemm_lessons.judging import UNTIMED, Built, Speed
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred
 from gemm_lessons.running.plan import KernelPlan, RunPlan
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.compiler.compile import Compiled
-    from gemm_lessons.engine.hardware.sheets import GpuSpec
+    from gemm_lessons.engine import GpuSpec
+    from gemm_lessons.engine.compiler import Compiled
 
 DEEP = 64  # K tiles, of tiles of C that blocks could share
 SEED = 1  # of the inputs; their values do not matter

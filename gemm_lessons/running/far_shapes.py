@@ -17,10 +17,9 @@ from dataclasses import replace
 from functools import lru_cache
 from math import lcm
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import HELD
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.course import Lesson
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import HELD, Shape, astuple
 from gemm_lessons.running.drawing import (
     FEWER,
     FULL,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.course import Lesson
+from gemm_lessons.gemm import Shape
 from gemm_lessons.running.drawing import variant_of
 
 

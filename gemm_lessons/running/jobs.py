@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gemm_lessons.engine import KitError, UnsupportedKernel
 from gemm_lessons.engine.compiler import derived
-from gemm_lessons.engine.process import bounds, resources
-from gemm_lessons.engine.process.bounds import Bounds
-from gemm_lessons.engine.process.child import ChildDied, ChildHung, Claims, Forked, Parent
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.process import Bounds, ChildDied, ChildHung, Claims, Forked, Parent, bounds, resources
+from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping
 
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.compiler.source import PASTED
-from gemm_lessons.engine.records.facts import Misuse
+from gemm_lessons.engine.compiler import PASTED, Compiled
+from gemm_lessons.engine.records import Misuse
 
 ASKED = re.compile(r"%envreg\d+\b")  # the simulator has no values for these
 PLACE = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)", re.M)

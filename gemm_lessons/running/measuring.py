@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.devices.gpu.ranges import stage
+from gemm_lessons.course import Lesson
+from gemm_lessons.devices import ranges, stage
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.records.facts import Details
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.judging.verdict import Faulted, Judgement, Verdict, WrongAnswer, stopped
+from gemm_lessons.engine.compiler import Compiled
+from gemm_lessons.engine.records import Details, dataclass
+from gemm_lessons.judging import Faulted, Judgement, Verdict, WrongAnswer, stopped
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.outcome import Row
 from gemm_lessons.running.plan import RunPlan
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.gpu.records import Measurement, Step
-    from gemm_lessons.engine.records.launch import Grid
+    from gemm_lessons.devices import Measurement, Step
+    from gemm_lessons.engine.records import Grid
 
 
 def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
@@ -30,7 +28,7 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
     if timer is None or not rows[0].checked.right:
         return None
     data = plan.lesson.at(shape).data
-    from gemm_lessons.devices.gpu.records import Entrant
+    from gemm_lessons.devices import Entrant
 
     entrants = []
     for row, kernel in zip(rows, plan.kernels, strict=True):
@@ -54,7 +52,7 @@ def measure(plan: RunPlan, rows: Sequence[Row]) -> Measurement | None:
 
 def steps_of(lesson: Lesson, kernels: Sequence[Compiled], grids: Sequence[Grid]) -> tuple[Step, ...]:
     """Return the launches of a lesson as they are timed."""
-    from gemm_lessons.devices.gpu.records import Step
+    from gemm_lessons.devices import Step
 
     launches = zip(kernels, grids, lesson.launches, strict=True)
     return tuple(Step(compiled, grid, launch.parameters) for compiled, grid, launch in launches)

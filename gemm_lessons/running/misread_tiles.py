@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemm_lessons.course.todos import todo_state
+from gemm_lessons.course import todo_state
 from gemm_lessons.engine import Finding, UnsupportedKernel
-from gemm_lessons.judging.evidence import Built, Checked, text_of_line
-from gemm_lessons.judging.verdict import Faulted, WrongAnswer
+from gemm_lessons.judging import Built, Checked, Faulted, WrongAnswer, text_of_line
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import KernelPlan, RunPlan
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from gemm_lessons.course.folder import shown
-from gemm_lessons.course.lesson import Lesson
+from gemm_lessons.course import Lesson, shown
 from gemm_lessons.engine import Diagnostic, Finding
-from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.judging.evidence import Checked
-from gemm_lessons.judging.verdict import CompileFailed, stopped
+from gemm_lessons.engine.records import Quoted
+from gemm_lessons.judging import Checked, CompileFailed, stopped
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 

@@ -5,18 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.results import Counters
-from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, ShapeResult, Speed, text_of_line
-from gemm_lessons.judging.verdict import CompileFailed, Judgement, Passed, Verdict
+from gemm_lessons.engine import Counters
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.judging import (
+    UNTIMED,
+    Built,
+    Checked,
+    CompileFailed,
+    Judgement,
+    Passed,
+    ShapeResult,
+    Speed,
+    Verdict,
+    text_of_line,
+)
 
 if TYPE_CHECKING:
-    from gemm_lessons.course.lesson import Lesson
-    from gemm_lessons.devices.gpu.records import Measurement
+    from gemm_lessons.course import Lesson
+    from gemm_lessons.devices import Measurement
     from gemm_lessons.engine import Finding
-    from gemm_lessons.engine.compiler.compile import Diagnostic
+    from gemm_lessons.engine.compiler import Diagnostic
     from gemm_lessons.engine.inspection import Inspection
-    from gemm_lessons.gemm.shapes import Shape
+    from gemm_lessons.gemm import Shape
 
 Role = Literal["kernel", "previous", "reference"]
 

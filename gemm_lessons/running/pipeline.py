@@ -16,22 +16,24 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gemm_lessons.course.folder import NotText, read_source, shown
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.devices.device import Binaries, Device
-from gemm_lessons.devices.gpu import ranges
-from gemm_lessons.devices.gpu.ranges import Tell, stage, told_to, turn
+from gemm_lessons.course import Lesson, NotText, read_source, shown
+from gemm_lessons.devices import Binaries, Device, Tell, ranges, stage, told_to, turn
 from gemm_lessons.engine import Disagreement, UnsupportedKernel
-from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, SharedSass
-from gemm_lessons.engine.compiler.local_bounds import may_run_past
-from gemm_lessons.engine.compiler.source import names_in
-from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy_of
-from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.process.bounds import OutOfTime
-from gemm_lessons.judging.evidence import UNTIMED, Built, Checked, Evidence, ShapeResult
-from gemm_lessons.judging.hints import hints_for
-from gemm_lessons.judging.remedies import restated
-from gemm_lessons.judging.verdict import CompileFailed, Faulted, stopped
+from gemm_lessons.engine.compiler import Compiled, Diagnostic, SharedSass, may_run_past, names_in
+from gemm_lessons.engine.hardware import Occupancy, occupancy_of
+from gemm_lessons.engine.process import OutOfTime, bounds
+from gemm_lessons.judging import (
+    UNTIMED,
+    Built,
+    Checked,
+    CompileFailed,
+    Evidence,
+    Faulted,
+    ShapeResult,
+    hints_for,
+    restated,
+    stopped,
+)
 from gemm_lessons.running import kept_rows
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped_by
 from gemm_lessons.running.debug_build import inside_job, second_look

@@ -14,17 +14,12 @@ from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.course.folder import Course, read_source
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.course.todos import Stub
-from gemm_lessons.devices.device import Binaries, Device, Task
-from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.process.bounds import Bounds, affordable
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.gemm.data import SCALARS, Alike
-from gemm_lessons.gemm.problem import Problem, fresh_seed
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.course import Course, Lesson, Stub, read_source
+from gemm_lessons.devices import Binaries, Device, Task
+from gemm_lessons.engine import GpuSpec
+from gemm_lessons.engine.process import Bounds, affordable
+from gemm_lessons.engine.records import Grid, dataclass
+from gemm_lessons.gemm import SCALARS, Alike, Problem, Shape, astuple, fresh_seed
 from gemm_lessons.running.builder import Workshop
 from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_checks
 from gemm_lessons.running.counted_shapes import hidden_and_counted, is_countable
@@ -33,7 +28,7 @@ from gemm_lessons.running.jobs import Kept
 from gemm_lessons.running.outcome import Role
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.gpu.cuda_gpu import Gpu
+    from gemm_lessons.devices import Gpu
 
 ESTIMATE_SIZE = 4096  # M = N = K of the times in the table unless the lesson sets it: hides launch overhead and tail
 DIGITS = 256  # of K, at most, where the last bit of sums is checked

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gemm_lessons.course.progress import Progress
-from gemm_lessons.course.questions import BEFORE, FACTS, Answer, Question, Score, load_questions, scores
-from gemm_lessons.engine.arguments.expression import Number
-from gemm_lessons.judging.gates import counted_names
-from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.course import BEFORE, FACTS, Answer, Progress, Question, Score, load_questions, scores
+from gemm_lessons.engine.arguments import Number
+from gemm_lessons.judging import Passed, counted_names
 from gemm_lessons.running.outcome import Row, RunOutcome
 
 

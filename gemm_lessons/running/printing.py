@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemm_lessons.devices.gpu import ranges
+from gemm_lessons.devices import ranges
 from gemm_lessons.engine import Simulator
-from gemm_lessons.judging.evidence import Built, Checked
-from gemm_lessons.judging.verdict import Faulted, TimedOut, WrongAnswer
+from gemm_lessons.judging import Built, Checked, Faulted, TimedOut, WrongAnswer
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 

@@ -18,11 +18,10 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.gemm.far import FarProblem
-from gemm_lessons.gemm.shapes import Shape, astuple
-from gemm_lessons.judging.evidence import Built
+from gemm_lessons.course import tile_sizes
+from gemm_lessons.engine.compiler import Compiled
+from gemm_lessons.gemm import FarProblem, Shape, astuple
+from gemm_lessons.judging import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.far_shapes import FarSample, hidden_long, hidden_shallow
 from gemm_lessons.running.plan import LaunchPlan, RunPlan

@@ -16,12 +16,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from gemm_lessons.course.folder import read_source
-from gemm_lessons.course.lesson import Lesson, tile_sizes
-from gemm_lessons.engine.compiler.source import names_in
-from gemm_lessons.gemm.data import SIZES
-from gemm_lessons.gemm.shapes import Shape, astuple
-from gemm_lessons.judging.evidence import Built
+from gemm_lessons.course import Lesson, read_source, tile_sizes
+from gemm_lessons.engine.compiler import names_in
+from gemm_lessons.gemm import SIZES, Shape, astuple
+from gemm_lessons.judging import Built
 from gemm_lessons.running.counted_shapes import is_countable
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
 from gemm_lessons.running.size_candidates import hidden_candidates

@@ -9,16 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.devices.gpu.ranges import stage
-from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.facts import Quoted
-from gemm_lessons.engine.records.launch import buffers_of
-from gemm_lessons.engine.records.results import Counters, SampledBlocks, added
-from gemm_lessons.gemm.far import FarProblem, Sampled
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.evidence import Built
-from gemm_lessons.judging.verdict import Passed, Verdict, WrongAnswer, judge_sample, stopped
+from gemm_lessons.course import tile_sizes
+from gemm_lessons.devices import stage
+from gemm_lessons.engine import Counters, Finding
+from gemm_lessons.engine.records import Quoted, SampledBlocks, added, buffers_of
+from gemm_lessons.gemm import FarProblem, Sampled, Shape
+from gemm_lessons.judging import Built, Passed, Verdict, WrongAnswer, judge_sample, stopped
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import LaunchPlan, RunPlan

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gemm_lessons.course.folder import read_source
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.engine.compiler.source import include_closure
+from gemm_lessons.course import Lesson, read_source
+from gemm_lessons.engine.compiler import include_closure
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan
 
 OPERATIONS = 1e8  # of the formula, which take about as long as parsing the program

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from math import lcm, prod
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.gemm.data import SIZES
-from gemm_lessons.gemm.shapes import Shape, astuple
+from gemm_lessons.course import Lesson
+from gemm_lessons.gemm import SIZES, Shape, astuple
 from gemm_lessons.running.drawing import ALIGNED, FULL, SAMPLED, SHALLOW, WIDEST, any_of, tile_of
 
 CANDIDATES = 2000  # shapes of which those are run whose sizes matter to a kernel ...

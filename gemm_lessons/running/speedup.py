@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gemm_lessons.course.folder import Course, packaged_course
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.shapes import astuple
+from gemm_lessons.course import Course, packaged_course
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import astuple
 from gemm_lessons.running.outcome import RunOutcome
 
 FILE = Path("measured") / "h200.json"

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.gemm.far import FarProblem
-from gemm_lessons.judging.evidence import Built
-from gemm_lessons.judging.verdict import Passed
+from gemm_lessons.course import tile_sizes
+from gemm_lessons.gemm import FarProblem
+from gemm_lessons.judging import Built, Passed
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import LaunchPlan, RunPlan

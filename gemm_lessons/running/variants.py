@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gemm_lessons.course.lesson import Lesson
-from gemm_lessons.judging.evidence import Built
-from gemm_lessons.judging.verdict import CompileFailed
+from gemm_lessons.course import Lesson
+from gemm_lessons.judging import Built, CompileFailed
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -15,13 +15,17 @@ A ``View`` holds one ``Side`` per kernel:
 - ``record``: these records
 - ``lesson``, ``launch``: of a run of a lesson, of a launch of any kernel
 - ``owners``: which thread stores which element of the answer
-
-Other rooms import from here.
 """
 
-from gemm_lessons.view.launch import view_of_launch
-from gemm_lessons.view.lesson import side_of, view_of
-from gemm_lessons.view.owners import NO_THREAD, owners
-from gemm_lessons.view.record import Place, Side, View
+from __future__ import annotations
 
-__all__ = ["NO_THREAD", "Place", "Side", "View", "owners", "side_of", "view_of", "view_of_launch"]
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.view.launch import view_of_launch
+    from gemm_lessons.view.lesson import side_of, view_of
+    from gemm_lessons.view.record import Place, Side, View
+else:
+    __getattr__ = on_first_use(__name__)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from gemm_lessons.engine import LaunchEstimate, Simulator
-from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine.compiler import Compiled
+from gemm_lessons.engine.estimate import Recording
 from gemm_lessons.engine.inspection import Inspection, InspectRequest, given_to
 from gemm_lessons.engine.pictures import (
     Request,
@@ -23,7 +23,7 @@ from gemm_lessons.engine.pictures import (
     timeline_of,
 )
 from gemm_lessons.engine.sass import Uncountable
-from gemm_lessons.running.outcome import row_of_launch
+from gemm_lessons.running import row_of_launch
 from gemm_lessons.view.record import Part, Place, Side, View
 
 ASYNCHRONOUS = ("wgmma.", "cp.async.bulk.")  # what ``Tiles`` shows

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemm_lessons.commands.bench import WAVEFRONT_BYTES, flop_per_byte
-from gemm_lessons.course.lesson import tile_sizes
-from gemm_lessons.engine import Simulator
-from gemm_lessons.engine.estimate.recording import Recording, record
-from gemm_lessons.engine.hardware.sheets import GpuSpec
+from gemm_lessons.commands import WAVEFRONT_BYTES, flop_per_byte
+from gemm_lessons.course import tile_sizes
+from gemm_lessons.engine import Buffer, GpuSpec, Simulator, TensorMap
+from gemm_lessons.engine.estimate import Recording, record
 from gemm_lessons.engine.pictures import (
     Request,
     TileNotes,
@@ -24,13 +23,9 @@ from gemm_lessons.engine.pictures import (
     roles_of,
     timeline_of,
 )
-from gemm_lessons.engine.records.launch import Buffer, TensorMap
 from gemm_lessons.engine.sass import Uncountable
-from gemm_lessons.gemm.problem import Problem
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import Estimator
-from gemm_lessons.running.builder import variant_of
-from gemm_lessons.running.outcome import Role, Row, RunOutcome
+from gemm_lessons.gemm import Estimator, Problem, Shape
+from gemm_lessons.running import Role, Row, RunOutcome, variant_of
 from gemm_lessons.view.owners import Owners, owners
 from gemm_lessons.view.record import Dot, Part, Place, Roofline, Side, View
 

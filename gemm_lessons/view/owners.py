@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gemm_lessons.engine.pictures import Stores
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.gemm.data import BufferLayout
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import BufferLayout
 
 Array = NDArray[Any]
 NO_THREAD = -1

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.engine.estimate.recording import Recording
+from gemm_lessons.engine import LineCount
+from gemm_lessons.engine.estimate import Recording
 from gemm_lessons.engine.pictures import Request, Roles, Tiles, Timeline, WarpProduct
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.results import LineCount
-from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.running.outcome import Row, RunOutcome
+from gemm_lessons.engine.records import dataclass
+from gemm_lessons.gemm import Shape
+from gemm_lessons.running import Row, RunOutcome
 from gemm_lessons.view.owners import Owners
 
 if TYPE_CHECKING:

@@ -13,28 +13,48 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, Course, read_source, shown, start_lesson
-from gemm_lessons.course.lesson import Lesson, LessonError
-from gemm_lessons.course.lesson_toml import load_lesson
-from gemm_lessons.course.original import remarks_on
-from gemm_lessons.course.position import next_hint
-from gemm_lessons.course.progress import Progress, keeps_reference, load_progress, save_progress, waits_for_predictions
-from gemm_lessons.devices.device import Device
-from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.compiler.source import content_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec
-from gemm_lessons.engine.process.terminal import END_OF_INPUT, Terminal
-from gemm_lessons.report.console import Working, make_console, show_error, show_note
-from gemm_lessons.report.course import show_diff, show_hint, show_list, show_started
-from gemm_lessons.report.practice import scores_in_words
-from gemm_lessons.report.screen import ScreenContext, show_problems, show_screen
-from gemm_lessons.report.watch import Part, Screen, Status, lines_above, show_notice, show_status
-from gemm_lessons.running.contract import JSON, SCHEMA, as_json
-from gemm_lessons.running.jobs import Kept
-from gemm_lessons.running.outcome import Row
-from gemm_lessons.running.pipeline import RunRequest, run_lesson
-from gemm_lessons.running.predictions import scored
-from gemm_lessons.running.speedup import gain_of
+from gemm_lessons.course import (
+    CommandError,
+    Course,
+    Lesson,
+    LessonError,
+    Progress,
+    keeps_reference,
+    load_lesson,
+    load_progress,
+    next_hint,
+    read_source,
+    remarks_on,
+    save_progress,
+    shown,
+    start_lesson,
+    waits_for_predictions,
+)
+from gemm_lessons.devices import Device
+from gemm_lessons.engine import GpuSpec, KitError, UnsupportedKernel
+from gemm_lessons.engine.compiler import content_of
+from gemm_lessons.engine.process import END_OF_INPUT, Terminal
+from gemm_lessons.report import (
+    Part,
+    Screen,
+    ScreenContext,
+    Status,
+    Working,
+    lines_above,
+    make_console,
+    scores_in_words,
+    show_diff,
+    show_error,
+    show_hint,
+    show_list,
+    show_note,
+    show_notice,
+    show_problems,
+    show_screen,
+    show_started,
+    show_status,
+)
+from gemm_lessons.running import JSON, SCHEMA, Kept, Row, RunRequest, as_json, gain_of, run_lesson, scored
 from gemm_lessons.watch.changes import Changes
 
 LOOK = 1.0  # seconds between checks of the files, with or without events

@@ -15,11 +15,8 @@ import numpy as np
 
 from gemm_lessons.devices.gpu.functions import address, by_value, linear_texture, tensor_map
 from gemm_lessons.devices.gpu.memory import DeviceMemory
-from gemm_lessons.engine.records.elements import ELEMENTS, Element
-from gemm_lessons.gemm.data import BufferLayout, DataSpec
-from gemm_lessons.gemm.formula import Formula, Product, Value
-from gemm_lessons.gemm.problem import DEFAULTS, GUARD_BYTE, GUARD_BYTES
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import ELEMENTS, Element
+from gemm_lessons.gemm import DEFAULTS, GUARD_BYTE, GUARD_BYTES, BufferLayout, DataSpec, Formula, Product, Shape, Value
 
 Array = np.ndarray[Any, Any]
 

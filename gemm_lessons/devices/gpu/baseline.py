@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gemm_lessons.devices.gpu.arena import Arena
-from gemm_lessons.gemm.data import BufferLayout
+from gemm_lessons.gemm import BufferLayout
 
 # Values of cublasComputeType_t (cublas_api.h). The fp32 compute type uses TF32 only if the handle's math mode allows
 # it; this handle's does not. For TF32 factors, ``FAST_TF32`` is used.

@@ -18,28 +18,25 @@ from gemm_lessons.devices.gpu import ranges, trouble
 from gemm_lessons.devices.gpu.errors import GpuUnavailable, WrongGpuIndex
 from gemm_lessons.devices.gpu.records import Entrant, GpuFacts, Measurement, Step, Timed
 from gemm_lessons.devices.gpu.timing import Health, Spread, doubts
-from gemm_lessons.engine import KitError, UnsupportedKernel
-from gemm_lessons.engine.process.child import Child, ChildDied, ChildHung
-from gemm_lessons.engine.records.launch import (
-    Argument,
+from gemm_lessons.engine import (
     Buffer,
-    Grid,
+    Counters,
+    KitError,
+    Launched,
     Pointer,
     Scalar,
     Surface,
     TensorMap,
     Texture,
-    buffer_of,
-    buffers_of,
-    offset_of,
+    UnsupportedKernel,
 )
-from gemm_lessons.engine.records.results import Counters, Launched
-from gemm_lessons.gemm.data import DataSpec
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.process import Child, ChildDied, ChildHung
+from gemm_lessons.engine.records import Argument, Grid, buffer_of, buffers_of, offset_of
+from gemm_lessons.gemm import DataSpec, Shape
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.compiler.compile import Compiled
-    from gemm_lessons.gemm.problem import Guarded
+    from gemm_lessons.engine.compiler import Compiled
+    from gemm_lessons.gemm import Guarded
 
 __all__ = ["Entrant", "Gpu", "GpuUnavailable", "Measurement", "Step", "Timed", "WrongGpuIndex"]
 
@@ -229,8 +226,7 @@ class Gpu:
     def _holding(self) -> bytes:
         """Return the machine code of the kernel that holds the queue."""
         from gemm_lessons.devices.gpu import hold
-        from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-        from gemm_lessons.engine.compiler.nvrtc import choose_major
+        from gemm_lessons.engine.compiler import Compiled, choose_major, compile_source
 
         major = choose_major(self.arch, self.driver_major)
         compiled = compile_source(hold.SOURCE, path="hold.cu", entry=hold.ENTRY, arch=self.arch, cuda_major=major)
@@ -334,7 +330,7 @@ def _grid(grid: Grid) -> dict[str, Any]:
 
 def _encode(argument: Argument, buffers: list[Guarded], numbers: dict[int, int]) -> dict[str, Any]:
     """Encode an argument for the server; add its arrays to ``buffers``, each once (``numbers`` by id)."""
-    from gemm_lessons.gemm.problem import GUARD_BYTES, Guarded
+    from gemm_lessons.gemm import GUARD_BYTES, Guarded
 
     def target(pointer: Buffer | Pointer) -> list[int]:
         """Return the index in ``buffers``, and the bytes from its start, including the guard zone before it."""

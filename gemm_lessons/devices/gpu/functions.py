@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.records.launch import TENSOR_MAP_SIZE
+from gemm_lessons.engine.records import TENSOR_MAP_SIZE
 
 TENSOR_MAP_ALIGNMENT = 64  # bytes
 # CUtensorMapDataType (cuda.h), in its order.

@@ -25,10 +25,9 @@ from gemm_lessons.devices.gpu.health import Monitor
 from gemm_lessons.devices.gpu.hold import Hold
 from gemm_lessons.devices.gpu.memory import DeviceMemory
 from gemm_lessons.devices.gpu.timing import is_steady, repeats, schedule
-from gemm_lessons.engine.process.child import Parent
-from gemm_lessons.engine.records.frozen import picked
-from gemm_lessons.gemm.formula import Value, roundings
-from gemm_lessons.gemm.problem import DEFAULTS, EPILOGUE
+from gemm_lessons.engine.process import Parent
+from gemm_lessons.engine.records import picked
+from gemm_lessons.gemm import DEFAULTS, EPILOGUE, Value, roundings
 
 Array = np.ndarray[Any, Any]
 

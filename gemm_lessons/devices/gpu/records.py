@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from gemm_lessons.devices.gpu.timing import Health, Spread, ratio_within_rounds
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.gemm.shapes import Shape
+from gemm_lessons.engine.records import Grid, dataclass
+from gemm_lessons.gemm import Shape
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.compiler.compile import Compiled
-    from gemm_lessons.gemm.data import DataSpec
+    from gemm_lessons.engine.compiler import Compiled
+    from gemm_lessons.gemm import DataSpec
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from gemm_lessons.devices.gpu import ranges
 from gemm_lessons.devices.gpu.functions import address, by_value, launcher, linear_texture, tensor_map
 from gemm_lessons.devices.gpu.health import Monitor
 from gemm_lessons.devices.gpu.memory import DeviceMemory, OutOfMemory
-from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.process.child import Parent
+from gemm_lessons.engine.process import Parent, bounds
 
 if TYPE_CHECKING:
     from gemm_lessons.devices.gpu.measure import Ground

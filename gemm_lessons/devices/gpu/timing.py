@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 
 STEADY_WINDOW = 4  # bursts of launches that must agree
 STEADY = 0.01  # relative agreement, before anything is timed

@@ -8,9 +8,7 @@ from typing import Any
 
 from gemm_lessons.devices.extras import install_extra
 from gemm_lessons.engine import Finding
-from gemm_lessons.engine.records.facts import Details
-from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.records import Details, Grid, dataclass
 
 GIB = 1 << 30
 # cudaError values (driver_types.h) that are the kernel's fault -> kind of finding.

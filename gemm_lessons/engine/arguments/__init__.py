@@ -4,3 +4,14 @@
   memory; ``text``: the command line
 - ``expression``: arithmetic in sizes, launches and gates
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.arguments.expression import LONGEST, Expression, ExpressionError, Number
+else:
+    __getattr__ = on_first_use(__name__)

@@ -13,3 +13,28 @@
 - ``diagnostics``, ``ptxas``: the compiler's log; ``layouts``: fields of structs
 - ``elf``, ``sass``: the cubin, and its disassembly; ``joined_cubins``: that of several in one call
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.compiler import cache, derived, elf, nvrtc, tools
+    from gemm_lessons.engine.compiler.compile import (
+        Compiled, NotCompiled, SharedSass, compile_source, disassemble_ahead,
+    )  # fmt: skip
+    from gemm_lessons.engine.compiler.derived import kept_between_runs
+    from gemm_lessons.engine.compiler.diagnostics import Diagnostic
+    from gemm_lessons.engine.compiler.elf import without_file_names
+    from gemm_lessons.engine.compiler.includes import Places, forbidden
+    from gemm_lessons.engine.compiler.local_bounds import may_run_past
+    from gemm_lessons.engine.compiler.nvrtc import choose_major
+    from gemm_lessons.engine.compiler.source import (
+        PASTED, PRINTF_OPTIONS, PTX_HEAD, GlobalFunction, content_of, entries, include_closure, included_names, kernels,
+        line_of, names_in, without_printf,
+    )  # fmt: skip
+    from gemm_lessons.engine.compiler.tokens import OPENING, Lexed, Token, blanked, tokens_of, without_comments
+else:
+    __getattr__ = on_first_use(__name__)

@@ -7,3 +7,16 @@
 - ``banks``: loads, stores, atomics, ldmatrix, textures; ``copies``: cp.async
 - ``footprint``: hash of the bytes touched; ``tally``: sums over a launch
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.costs import banks
+    from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD, AccessKind
+    from gemm_lessons.engine.costs.tally import Sums
+else:
+    __getattr__ = on_first_use(__name__)

@@ -10,3 +10,21 @@
 - ``items``: traced instructions with unit and duration; ``fetching``: their code, and the instruction cache
 - ``causes``: an estimated time shared out over causes
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
+    from gemm_lessons.engine.estimate.chip import (
+        HEATING, LAUNCH_US, NEXT_US, SLOW, Clocked, Load, at_pace, at_work, limiter_of, slowed,
+    )  # fmt: skip
+    from gemm_lessons.engine.estimate.items import BOX, GROUPED, grouped_columns, unknown_units
+    from gemm_lessons.engine.estimate.recording import Recording, record
+    from gemm_lessons.engine.estimate.timeline import Played, play, play_apart, uneven
+    from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
+else:
+    __getattr__ = on_first_use(__name__)

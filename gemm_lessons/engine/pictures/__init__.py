@@ -15,15 +15,19 @@
 Other rooms import from here.
 """
 
-from gemm_lessons.engine.pictures.accesses import Cell, Request, Stores, Touched, bank_map, follow, observe
-from gemm_lessons.engine.pictures.fragments import WarpProduct, products
-from gemm_lessons.engine.pictures.roles import ANOTHER, RoleHandOver, Roles, UnitRow, barrier_names, roles_of
-from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TileNotes, TilePicture, Tiles
-from gemm_lessons.engine.pictures.timeline import WAITS, Shown, Strip, Timeline, role_strips, timeline_of, trace_file
+from __future__ import annotations
 
-__all__ = [
-    "ANOTHER", "CHUNK_BYTES", "WAITS", "Cell", "Chunk", "Request", "RoleHandOver", "Roles", "Share",
-    "Shown", "Stores", "Strip", "TileNotes", "TilePicture", "Tiles", "Timeline", "Touched", "UnitRow", "WarpProduct",
-    "bank_map", "barrier_names", "follow", "observe", "products", "role_strips", "roles_of", "timeline_of",
-    "trace_file",
-]  # fmt: skip
+from typing import TYPE_CHECKING
+
+from gemm_lessons.engine.records import on_first_use
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.pictures.accesses import Cell, Request, Stores, Touched, bank_map, follow, observe
+    from gemm_lessons.engine.pictures.fragments import WarpProduct, products
+    from gemm_lessons.engine.pictures.roles import ANOTHER, RoleHandOver, Roles, UnitRow, barrier_names, roles_of
+    from gemm_lessons.engine.pictures.tiles import CHUNK_BYTES, Chunk, Share, TileNotes, TilePicture, Tiles
+    from gemm_lessons.engine.pictures.timeline import (
+        WAITS, Shown, Strip, Timeline, role_strips, timeline_of, trace_file,
+    )  # fmt: skip
+else:
+    __getattr__ = on_first_use(__name__)

@@ -41,6 +41,7 @@ from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, shared_origin
 from gemm_lessons.engine.ptx.records import Kernel, Symbol
+from gemm_lessons.engine.records import on_first_use
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TensorMap
@@ -59,6 +60,14 @@ from gemm_lessons.engine.sass.walker import BLOCK_BUDGET, Walker, Watch, batches
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
+    from gemm_lessons.engine.sass.moved_loads import count_moved_loads
+    from gemm_lessons.engine.sass.trace import ParsedKernel, Trace, Traffic, blocks_of_cluster, traceable
+    from gemm_lessons.engine.sass.uncountable import Uncountable
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = ["Code", "Uncountable", "count", "prepare"]
 

@@ -62,6 +62,7 @@ from gemm_lessons.engine.ptx.unset import copying_loads, tracks
 from gemm_lessons.engine.ptx.variables import usable_variables, with_state_spaces
 from gemm_lessons.engine.ptx.wide_registers import split_wide
 from gemm_lessons.engine.ptx.wmma import expand_wmma
+from gemm_lessons.engine.records import on_first_use
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
@@ -89,6 +90,12 @@ from gemm_lessons.engine.simulator.unsupported import as_unsupported
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
     from gemm_lessons.engine.machine.memory import GlobalMemory
+
+if TYPE_CHECKING:
+    from gemm_lessons.engine.simulator.debug_run import Names, compile_as_written, run_as_written, stays_inside
+    from gemm_lessons.engine.simulator.final_memory import UNWRITTEN, FinalMemory
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = ["Disagreement", "Setting", "Simulator"]
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gemm_lessons.course.folder import CommandError, write_atomically, writing
+from gemm_lessons.course import CommandError, write_atomically, writing
 from gemm_lessons.grading.formats import canvas, classroom50, github_action, gradescope, junit, moodle, nbgrader, table
 from gemm_lessons.grading.gradebook import Gradebook
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from gemm_lessons.course.folder import CommandError
+from gemm_lessons.course import CommandError
 from gemm_lessons.grading.escaping import amount, one_line
 from gemm_lessons.grading.formats.lines import TestLine, lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow

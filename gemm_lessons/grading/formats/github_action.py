@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gemm_lessons.course.folder import writing
+from gemm_lessons.course import writing
 from gemm_lessons.grading.escaping import amount, markdown, one_line
 from gemm_lessons.grading.formats.lines import TestLine, lines_of
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow

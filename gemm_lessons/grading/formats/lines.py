@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records import dataclass
 from gemm_lessons.grading.escaping import one_line
 from gemm_lessons.grading.gradebook import Gradebook, GradebookRow
 
