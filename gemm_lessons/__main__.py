@@ -64,15 +64,15 @@ def _run() -> int:
             stream.reconfigure(errors="replace")  # an ASCII terminal shows "?" instead of raising
     _tolerate_closed_pipes()
     from gemm_lessons import cli
-    from gemm_lessons.cli import app_for, app_to_complete
+    from gemm_lessons.cli import app
 
     cli.forking = True
     if "_GEMM_LESSONS_COMPLETE" in os.environ:  # a request for completion; Bash has a variable of its own for the line
-        app = app_to_complete(os.environ.get("COMP_WORDS", "") or os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+        command = app.app_to_complete(os.environ.get("COMP_WORDS", "") or os.environ.get("_TYPER_COMPLETE_ARGS", ""))
     else:
-        app = app_for(sys.argv[1:])
+        command = app.app_for(sys.argv[1:])
     try:
-        app(prog_name="gemm-lessons")
+        command(prog_name="gemm-lessons")
     except SystemExit as exit_:
         if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()

@@ -19,7 +19,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import HTML, Markdown, display
 
-from gemm_lessons.cli import DEFAULT_GPU, DeviceChoice, afford, device_for, parse_shape, practised, sheet_for
+from gemm_lessons.cli import options, practice, run
 from gemm_lessons.commands import examine
 from gemm_lessons.course import (
     CommandError,
@@ -105,7 +105,7 @@ class LessonMagics(Magics):
     @argument("lesson", help="03, 3, block_tile or 03_block_tile")
     @argument("--shape", help="M,N,K: check this shape instead of the lesson's")
     @argument("--tile", action="append", help="BK=16: another tile size, for this run")
-    @argument("--device", choices=[it.value for it in DeviceChoice], default="auto", help="where to run")
+    @argument("--device", choices=[it.value for it in run.DeviceChoice], default="auto", help="where to run")
     @argument("--gpu", help="the GPU that estimates are for")
     @argument("--details", action="store_true", help="everything that the run knows")
     @argument("--seed", type=int, help="repeat the inputs of an earlier run")
@@ -160,17 +160,17 @@ class LessonMagics(Magics):
         path.write_text(source, encoding="utf-8")
         read_source(path)
         lesson = retiled(found, parse_tile(asked.tile)) if asked.tile else found
-        shape = parse_shape(asked.shape) if asked.shape else None
+        shape = options.parse_shape(asked.shape) if asked.shape else None
         if shape is not None:
             lesson.allow(shape)
-            afford(shape)
-        sheet = sheet_for(asked.gpu) if asked.gpu else None
-        on = device_for(DeviceChoice(asked.device), 0)
-        gpu = sheet or on.sheet or sheet_for(DEFAULT_GPU)
+            run.afford(shape)
+        sheet = run.sheet_for(asked.gpu) if asked.gpu else None
+        on = run.device_for(run.DeviceChoice(asked.device), 0)
+        gpu = sheet or on.sheet or run.sheet_for(run.DEFAULT_GPU)
         outcome = run_lesson(RunRequest(course, lesson, path, on, gpu, shape, asked.seed))
         if counts := shape is None and not asked.tile:
             save_progress(course, load_progress(course).after_run(found.name, outcome.verdict.kind))
-            if scores := practised(course, found, found.kernel_path, outcome):
+            if scores := practice.practised(course, found, found.kernel_path, outcome):
                 scores.show()
         if keeps_reference(course, found, load_progress(course)):
             outcome = outcome.without_reference()

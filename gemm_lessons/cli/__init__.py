@@ -11,18 +11,4 @@
 - ``dev``, ``grade``: for teachers
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from gemm_lessons.engine.records import on_first_use
-
-if TYPE_CHECKING:
-    from gemm_lessons.cli.app import app_for, app_to_complete
-    from gemm_lessons.cli.options import parse_shape
-    from gemm_lessons.cli.practice import practised
-    from gemm_lessons.cli.run import DEFAULT_GPU, DeviceChoice, afford, device_for, sheet_for
-else:
-    __getattr__ = on_first_use(__name__)
-
 forking = False  # whether the command line owns this process, so that it may run kernels in a child (``guard``)
