@@ -384,10 +384,15 @@ def test_a_file_in_another_standard(tmp_path):
     assert inspect(str(file), *launch).returncode == 1
 
 
-def test_tensor_maps_by_their_boxes(tmp_path):
+@pytest.mark.parametrize("by_pointer", [False, True])
+def test_tensor_maps_by_their_boxes(tmp_path, by_pointer):
     """A box of 8 x 32 goes through shared memory, where it is swizzled, and comes out as it was."""
     kernel = tmp_path / "box.cu"
-    kernel.write_text(BOX)
+    source = BOX
+    if by_pointer:
+        for old, new in (("const __grid_constant__ Map ", "const Map *"), ("&in,", "in,"), ("&out,", "out,")):
+            source = source.replace(old, new)
+    kernel.write_text(source)
     launch = [str(kernel), "--entry", "k", "--grid", "1", "--block", "32", "--dynamic-shared", "2048"]
     done = inspect(*launch, "--args", MAPS.replace("f32[20,64]", "f32[8,32]"), "--expect", "out = a")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -400,12 +405,18 @@ def test_tensor_maps_by_their_boxes(tmp_path):
         MAPS.replace("box[8,32] swizzle 128", "box[8,16] swizzle 32", 1): "no longer",
         MAPS.replace("box[8,32]", "box[8]", 1): "a size of the box for each",
         MAPS.replace("f32[20,64]", "f32[20,61]"): "multiples of 16 bytes",
-        MAPS.replace("a=index f32[20,64] box[8,32] swizzle 128", "a=index f32[20,64]"): "128 bytes, no pointer",
-        MAPS.replace("raw=out f32[256]", "raw=out f32[16,16] box[8,8]"): "the parameter has 8",
+        MAPS.replace("raw=out f32[256]", "raw=out f32[16,16] box[8,8]"): "the parameter has 8 bytes (float *raw)",
         MAPS.replace("a=index", "a=view"): "not both",
     }.items():
         done = inspect(*launch, "--args", arguments)
         assert (done.returncode, words in done.stderr) == (2, True), done.stdout + done.stderr
+    done = inspect(*launch, "--args", MAPS.replace("a=index f32[20,64] box[8,32] swizzle 128", "a=index f32[20,64]"))
+    words = "the address does not hold a tensor map" if by_pointer else "128 bytes, no pointer"
+    assert (done.returncode, words in done.stdout + done.stderr) == (2 - by_pointer, True), done.stdout + done.stderr
+    kernel.write_text(source.replace("wait(&bar, 0);", ""))
+    done = inspect(*launch, "--args", MAPS)
+    assert done.returncode == 1
+    assert "async_in_flight" in {it["kind"] for it in json.loads(done.stdout)["findings"]}
 
 
 TEXTURES = """

@@ -172,6 +172,13 @@ def test_mistakes_with_a_shared_tile(run: Run, edits: Any, fault: str | None, fo
     assert all(it.line and it.message for it in launched.findings)
 
 
+def test_a_mask_of_multicast_that_names_a_third_block(run: Run) -> None:
+    source = changed(SHARE, ("512, &full[s], 3);", "512, &full[s], 7);"))
+    launched = run(source, 4, 64, [TILES, np.zeros_like(SHARED_TILES)], fault="illegal_access")
+    assert "the mask 0x7 names a block that the cluster, of 2 blocks, does not have" in launched.fault.message
+    assert launched.fault.line
+
+
 @pytest.mark.parametrize("source", [SEND, SEND_OR], ids=["send", "reduce"])
 def test_a_tile_sent_to_the_next_block(run: Run, source: str) -> None:
     x = np.arange(512, dtype=np.float32)

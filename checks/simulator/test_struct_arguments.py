@@ -14,6 +14,7 @@ from gemm_lessons.engine import inspection
 from gemm_lessons.engine.arguments.text import ArgumentError, build
 from gemm_lessons.engine.compiler.elf import sections
 from gemm_lessons.engine.compiler.layouts import read_layouts
+from gemm_lessons.engine.compiler.source import without_bodies
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.sass.cubin import parameter_places
@@ -106,6 +107,27 @@ WRONG: dict[str, dict[str, Any]] = {
     "(whole|real) and argument 0.(real|whole) are members of a union": {"whole": 1},
     "four: 5 values were given for float4": {"four": [1] * 5},
 }
+
+
+def test_layouts_need_no_bodies() -> None:
+    """The body would compile with ``-G``, too, but slowly. Lines and what is outside of it stay."""
+    source = """
+#define GLOBAL __global__
+template <class T> struct Pair { T a, b; };
+GLOBAL void __launch_bounds__(32) one(Pair<short> p); // declared
+GLOBAL void __launch_bounds__(32) one(Pair<short> p)
+{
+#if 1
+    if (p.a) { unknown(p); }
+#endif
+}
+__device__ int kept() { return 1; }
+"""
+    assert without_bodies(source) == source.replace("#if 1", "     ").replace("#endif", "      ").replace(
+        "if (p.a) { unknown(p); }", " " * 24
+    )
+    (pair,) = read_layouts(source, path="kernel.cu", entry="one", arch="sm_90") or ()
+    assert [(it.name, it.offset) for it in pair.fields] == [("a", 0), ("b", 2)]
 
 
 @pytest.mark.parametrize("says", WRONG)

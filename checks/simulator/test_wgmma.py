@@ -131,6 +131,29 @@ def test_what_is_missing_is_found(parts: dict[str, str], kind: str, case: str) -
     assert all("wgmma" in it.message for it in found.findings if it.case in of_wgmma)
 
 
+@pytest.mark.parametrize(("change_first", "cases"), [(True, {"operand"}), (False, set())])
+def test_a_register_of_a_is_changed_before_the_wait(change_first: bool, cases: set[str]) -> None:
+    """Fragments of A in registers: a product reads them at any moment before its wait."""
+    after = ("add.u32 a, a, 1;", "wgmma.wait_group.sync.aligned 0;")[:: 1 if change_first else -1]
+    parts = {
+        "1, 1, 1, 0, 0;": "p, 1, 1, 0; }",
+        "LIST, %32, %33,": "LIST, {a, %33, %34, %35}, %36,",
+        '"wgmma.mma': '"{ .reg .pred p; .reg .b32 a; setp.eq.b32 p, 0, 0; mov.b32 a, %32; wgmma.mma',
+        "p, 1, 1, 0; }": f"p, 1, 1, 0; wgmma.commit_group.sync.aligned; {' '.join(after)} }}",
+        '"l"(tile(As[stage]))': '"r"(f[0]), "r"(f[1]), "r"(f[2]), "r"(f[3])',
+        "FENCE": """unsigned f[4];
+            for (int i = 0; i < 4; i++) {
+                const int row = 16 * (t / 32) + t % 32 / 4 + i % 2 * 8, k = i / 2 * 8 + t % 4 * 2;
+                f[i] = *(unsigned *)&A[row * k_all + k0 + k];
+            }
+            """
+        + RIGHT["FENCE"],
+    }
+    found, c, expected = launched(**parts)  # type: ignore[arg-type]
+    assert {it.case for it in found.findings} == cases, found.findings
+    assert change_first or np.array_equal(c, expected)
+
+
 @pytest.mark.counted
 def test_a_tile_outside_of_shared_memory_is_a_fault() -> None:
     """Machine code is followed without the tiles of descriptors, so it cannot contradict that."""

@@ -36,11 +36,11 @@ def inspect(
 
     --args follows the kernel's parameters. Arrays: A=f32[M,K], C=out f32[M,N] (written), C=inout f32[M,N] (both),
     A=zeros f32[M,K] (also ones, index), a=view f32[M,K] (a struct of pointer, rows, cols, row and column stride; view.T
-    transposed), a=f32[M,K] box[8,32] (a tensor map, also ... swizzle 128). B=A+16 points 16 elements into the array of
-    A; f32[M,K/2] strides[K,1] box[8,32] at A is a tensor map of that array. p={x=f32[M], n={1,2}} is a struct by value,
-    whose array is p.x elsewhere; a field may be a tensor map; fields that are left out are 0. t=texture f32[H,W] is a
-    texture (also texture linear, border, wrap, mirror, normalized, normalized_float, layered; channels4 u8[H,W,4]),
-    s=out surface f32[H,W] a surface.
+    transposed), a=f32[M,K] box[8,32] (a tensor map, by value or by pointer, also ... swizzle 128). B=A+16 points 16
+    elements into the array of A; f32[M,K/2] strides[K,1] box[8,32] at A is a tensor map of that array. p={x=f32[M],
+    n={1,2}} is a struct by value, whose array is p.x elsewhere; a field may be a tensor map; fields that are left out
+    are 0. t=texture f32[H,W] is a texture (also texture linear, border, wrap, mirror, normalized, normalized_float,
+    layered; channels4 u8[H,W,4]), s=out surface f32[H,W] a surface.
     Numbers: M=256, alpha=1.5. M:=256 is a name for sizes only. Types: f64 f32 tf32 f16 bf16 e4m3 e5m2 i8 u8 ... i64
     u64.
 

@@ -12,7 +12,8 @@ The arguments follow the kernel's parameters, separated by commas:
     s=surface f32[H,W]    a surface object; out and inout as for arrays
     a=view f32[M,K]       a struct {pointer, int rows, cols, row_stride, col_stride} by value (the lessons' ``Matrix``);
     a=view.T f32[M,K]     the same over memory that is stored transposed
-    a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap), its box in the order of the sizes
+    a=f32[M,K] box[8,32]  a tensor map of the array (CUtensorMap, or a pointer to one in global memory), its box in the
+                          order of the sizes
     a=f32[M,K] box[8,32] swizzle 128      the same, swizzled: 32, 64 or 128 bytes
     a=f32[K/8,M,8] strides[8,K,1] box[1,64,8] at B+16     the same in memory of another argument, with
                           the distances along each axis in elements; without strides, elements follow each other
@@ -229,10 +230,10 @@ def build(
         if name in structs:
             arguments.append(referred.struct(name, *structs[name]))
         elif name in specs and specs[name].box:
-            if parameter.size != TENSOR_MAP_SIZE:
+            if parameter.size != TENSOR_MAP_SIZE and not _is_map_pointer(parameter, one):
                 raise ArgumentError(
-                    f"argument {name} is a tensor map of {TENSOR_MAP_SIZE} bytes, the parameter has {parameter.size};"
-                    f" a struct around it is given in braces"
+                    f"argument {name} is a tensor map of {TENSOR_MAP_SIZE} bytes or a pointer to one, the parameter has"
+                    f" {parameter.size} bytes{f' ({one.text})' if one else ''}; a struct around it is given in braces"
                 )
             arguments.append(referred.tensor_map(specs[name]))
         elif name in specs and specs[name].object:
@@ -393,6 +394,11 @@ def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, k
             f"argument {spec.name} is a view of {len(raw)} bytes (pointer, 4 ints), the parameter has {parameter.size}"
         )
     return StructWithBuffers(spec.name, raw, {0: buffer})
+
+
+def _is_map_pointer(parameter: KernelParameter, known: DeclaredType | None) -> bool:
+    """Return whether a parameter can be a ``const CUtensorMap *``: a pointer to no number, or of an unknown type."""
+    return parameter.size == 8 and (known is None or (known.pointer and not known.kind))
 
 
 def _object(spec: ArraySpec, array: Array, parameter: KernelParameter) -> Argument:

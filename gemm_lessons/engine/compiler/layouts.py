@@ -14,6 +14,7 @@ from typing import Any
 from gemm_lessons.engine.compiler.compile import NotCompiled
 from gemm_lessons.engine.compiler.elf import leb128
 from gemm_lessons.engine.compiler.ptx_file import take
+from gemm_lessons.engine.compiler.source import without_bodies
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 
@@ -83,10 +84,14 @@ def read_layouts(
 ) -> tuple[TypeLayout, ...] | None:
     """Compile a kernel once more, with ``-G``, and return the layout of each parameter; PTX is taken as it is.
 
-    ``others`` are arguments of ``compile_source``. None without debug information.
+    ``others`` are arguments of ``compile_source``. None without debug information. Bodies of kernels are left out where
+    that compiles: ``-G`` compiles long ones slowly.
     """
-    built = take(source, path=path, entry=entry, options=(*options, "-G"), assembled=False, **others)
-    return None if isinstance(built, NotCompiled) else parameter_layouts(built.ptx, built.entry)
+    for text in dict.fromkeys((without_bodies(source), source)):
+        built = take(text, path=path, entry=entry, options=(*options, "-G"), assembled=False, **others)
+        if not isinstance(built, NotCompiled) and (found := parameter_layouts(built.ptx, built.entry)) is not None:
+            return found
+    return None
 
 
 def parameter_layouts(ptx: str, entry: str) -> tuple[TypeLayout, ...] | None:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, tokens_of, without_comments
+from gemm_lessons.engine.compiler.tokens import ANGLES, OPENING, Lexed, blanked, tokens_of, without_comments
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 
@@ -64,7 +64,7 @@ def line_of(source: str, position: int) -> int:
 def kernels(source: str) -> tuple[GlobalFunction, ...]:
     """Return the ``__global__`` functions that the text defines or declares, without duplicates."""
     lexed = Lexed(source)
-    marks = {"__global__", *(macro.name for macro in lexed.macros if "__global__" in macro.body and not macro.call)}
+    marks = _marks(lexed)
     found: dict[tuple[str, tuple[str, ...]], GlobalFunction] = {}
     for at, token in enumerate(lexed.code):
         name, parameters = _last_call(lexed, at + 1) if token.text in marks else ("", ())
@@ -72,6 +72,24 @@ def kernels(source: str) -> tuple[GlobalFunction, ...]:
             declared = GlobalFunction(name, parameters, _template_before(lexed, at), token.line)
             found.setdefault((name, parameters), declared)
     return tuple(found.values())
+
+
+def _marks(lexed: Lexed) -> set[str]:
+    """Return ``__global__`` and the file's own macros for it."""
+    return {"__global__", *(macro.name for macro in lexed.macros if "__global__" in macro.body and not macro.call)}
+
+
+def without_bodies(source: str) -> str:
+    """Return ``source`` with the bodies of its kernels as spaces."""
+    lexed = Lexed(source)
+    marks, code, spans = _marks(lexed), lexed.code, []
+    for at, token in enumerate(code):
+        if token.text in marks:
+            while lexed.text(at) not in ("{", ";", ""):
+                at = lexed.after(at) if lexed.text(at) == "(" else at + 1
+            if lexed.text(at) == "{" and (end := lexed.closing(at)) < len(code):
+                spans.append((code[at].end, code[end].start))
+    return blanked(source, spans)
 
 
 def _last_call(lexed: Lexed, at: int) -> tuple[str, tuple[str, ...]]:
