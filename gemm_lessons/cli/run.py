@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 DEFAULT_GPU = "h200"  # the GPU of the lessons' tables
 GPU = "NAME|FILE"  # what --gpu takes
 MAX_BYTES = 8 << 30  # of host memory that a --shape may need
-FRESH_OBJECTS = 10_000  # new objects after which the garbage collector runs; Python 3.11's default is 700
+FRESH_OBJECTS = 100_000  # new objects after which the garbage collector runs, which finds next to nothing
 BYTES_PER_ELEMENT = 24  # fp32 for the device, fp64 for the reference, its tolerance and error
 
 

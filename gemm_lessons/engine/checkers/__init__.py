@@ -84,20 +84,15 @@ class Checks(Observer):
         )
         collector, names = self._collector, self._names
         by_warps = padded == WARP and self._cluster == 1 and not (code.has_async or code.has_phases or code.flags)
-        self._epochs = Epochs(padded, self._forget, code.flags, by_warps)
         self._races = SharedRaces(collector, names, windows, code.optimistic, code.flags)
         self._initialised = Initialised(collector, names, windows, code.unused)
         self._copies = AsyncCopies(collector, names, windows) if code.has_async else None
+        memoising = [it for it in (self._races, self._initialised, self._copies) if it is not None]
+        self._epochs = Epochs(padded, [it.forget for it in memoising], code.flags, by_warps)
         self._bulk = BulkCopies(collector, names, windows) if code.has_phases else None
         self._global = GlobalRaces(collector, names, windows, granules["global"], launch, code.protocol)
         self._maps = MapProxy(collector, names, self._global.last_writer)
         self._ends = ArrayEnds(collector, names, windows, launch.shared_arrays, code.arrays, code.own)
-
-    def _forget(self) -> None:
-        self._races.forget()
-        self._initialised.forget()
-        if self._copies is not None:
-            self._copies.forget()
 
     def begin_batch(self, batch: Batch) -> None:
         """Start new blocks."""

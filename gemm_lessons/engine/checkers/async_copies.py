@@ -9,7 +9,6 @@ stage of the copy. Each transition (state, epoch) -> state is memoised, unless w
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -46,7 +45,6 @@ class _State:
     age: Array  # int16: groups committed by the owner since; 0 = not committed
     waited: Array  # bool: whether the owner has waited since
     copy: Array  # int32: index of the copy instruction
-    next: dict[tuple[Epoch, Boundary], tuple[_State, tuple[PrematureAccess, ...]]] = field(default_factory=dict)
 
     def key(self) -> bytes:
         return b"".join(a.tobytes() for a in (self.stage, self.owner, self.age, self.waited, self.copy))
@@ -69,6 +67,7 @@ class AsyncCopies:
         self.order: _Order | None = None
         self._accesses: dict[int, Access] = {}
         self._states: dict[bytes, _State] = {}
+        self._steps: dict[tuple[_State, Epoch, Boundary], tuple[_State, tuple[PrematureAccess, ...]]] = {}
         count = windows.lanes // windows.padded * windows.shared // windows.shared_granule
         self._start = _State(
             np.zeros(count, np.uint8),
@@ -82,9 +81,7 @@ class AsyncCopies:
     def forget(self) -> None:
         """Drop the memoised epochs. Keep the current state."""
         self._states.clear()
-        self._start.next.clear()
-        state = self._state
-        self._state = _State(state.stage, state.owner, state.age, state.waited, state.copy)
+        self._steps.clear()
 
     def begin_batch(self) -> None:
         """Start new blocks: no copy is in flight."""
@@ -101,11 +98,12 @@ class AsyncCopies:
             if boundary == "barrier":
                 self.order = None
         else:
-            step = self._state.next.get((epoch, boundary))
+            transition = (self._state, epoch, boundary)
+            step = self._steps.get(transition)
             if step is None:
                 after, found = _Step(self, self._state).run(epoch, boundary)
                 after = self._states.setdefault(after.key(), after)
-                step = self._state.next[(epoch, boundary)] = (after, found)
+                step = self._steps[transition] = (after, found)
             self._state, found = step
         for premature in found:
             kind = "async_in_flight" if premature.why == "in_flight" else "race"

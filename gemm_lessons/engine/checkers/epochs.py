@@ -72,12 +72,16 @@ class Epoch:
 class Epochs:
     """Interns epochs.
 
-    ``forgotten`` is called when all epochs are dropped to bound the memory. ``by_warps``: each block is one warp, and
+    ``forgotten`` are called when all epochs are dropped to bound the memory. ``by_warps``: each block is one warp, and
     barriers are the only synchronisation.
     """
 
     def __init__(
-        self, padded: int, forgotten: Callable[[], None], flags: frozenset[int] = frozenset(), by_warps: bool = False
+        self,
+        padded: int,
+        forgotten: Sequence[Callable[[], None]],
+        flags: frozenset[int] = frozenset(),
+        by_warps: bool = False,
     ) -> None:
         self._padded = padded
         self._by_warps = by_warps
@@ -177,7 +181,8 @@ class Epochs:
             self._by_content.clear()
             self._held.clear()
             self._bytes = 0
-            self._forgotten()
+            for forget in self._forgotten:
+                forget()
 
     def _uniform(self, touch: Touch) -> bool:
         known = touch.memo.get(UNIFORM)

@@ -7,7 +7,6 @@ memoised, so that only new transitions cost NumPy work.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 import numpy as np
 
@@ -39,7 +38,6 @@ class _State:
 
     shared: Array
     local: Array
-    next: dict[Epoch, tuple[_State, tuple[UninitialisedRead, ...]]] = field(default_factory=dict)
 
 
 class Initialised:
@@ -50,19 +48,18 @@ class Initialised:
     ) -> None:
         self._collector, self._names, self._windows, self._unused = collector, names, windows, unused
         self.readers: dict[int, Access] = {}  # instructions that have read uninitialised memory
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop the memoised epochs. Keep the current state."""
-        windows = self._windows
-        current = getattr(self, "_state", None)
+        self._steps: dict[tuple[_State, Epoch], tuple[_State, tuple[UninitialisedRead, ...]]] = {}
         self._start = _State(
             np.zeros(windows.shared // windows.shared_granule, np.bool_),
             np.zeros(windows.lanes * windows.local // windows.local_granule if windows.local else 0, np.bool_),
         )
         zeroed, granule = windows.zeroed, windows.shared_granule
         self._start.shared[zeroed.start // granule : zeroed.stop // granule] = True
-        self._state = _State(current.shared, current.local) if current else self._start
+        self._state = self._start
+
+    def forget(self) -> None:
+        """Drop the memoised epochs. Keep the current state."""
+        self._steps.clear()
 
     def begin_batch(self) -> None:
         """Start new blocks: nothing is written."""
@@ -70,16 +67,17 @@ class Initialised:
 
     def epoch(self, batch: Batch, epoch: Epoch) -> None:
         """Advance the state by one epoch and report its uninitialised reads."""
-        step = self._state.next.get(epoch)
+        key = (self._state, epoch)
+        step = self._steps.get(key)
         if step is None:
-            step = self._state.next[epoch] = self._step(self._state, epoch)
+            step = self._steps[key] = self._step(self._state, epoch)
         self._state, blanks = step
         for blank in blanks:
             times = batch.blocks if blank.each else 1
             access = blank.access
             self.readers[access.index] = access
-            key = Key("uninitialised", "warning", access.line, None, access.file, access.space)
-            self._collector.add(key, lambda b=blank: self._example(batch, b), blank.count * times)  # type: ignore[misc]
+            found = Key("uninitialised", "warning", access.line, None, access.file, access.space)
+            self._collector.add(found, lambda b=blank: self._example(batch, b), blank.count * times)  # type: ignore[misc]
 
     def _step(self, before: _State, epoch: Epoch) -> tuple[_State, tuple[UninitialisedRead, ...]]:
         windows = self._windows

@@ -29,7 +29,7 @@ from gemm_lessons.engine.machine.memory import LOCAL_WINDOW, PARAMETERS, RANK_SH
 from gemm_lessons.engine.machine.printing import write_counts
 from gemm_lessons.engine.machine.products import bind_products
 from gemm_lessons.engine.machine.special import HARDWARE_DEPENDENT
-from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.state import Fault, State, weakly
 from gemm_lessons.engine.machine.textures import ImageBinder
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.machine.warpgroups import bind_warpgroup
@@ -86,7 +86,7 @@ class Binder:
         self.parameters = {p.name: p for p in parameters}
         self.parameter_bytes = block
         self.versioned = versioned  # base registers of memoised addresses: each write increments their version
-        self.memory = MemoryBinder(state, layout, self.value)
+        self.memory = MemoryBinder(state, layout, weakly(self.value))
         self.workspace = Workspace(state.lanes)
         state.versions = dict.fromkeys(versioned, 0)
 

@@ -44,7 +44,7 @@ from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
 from gemm_lessons.engine.machine.product_tally import ProductTally
 from gemm_lessons.engine.machine.special import RESERVED_PLACE, cluster_of, cluster_order, clustered
-from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.state import Fault, State, weakly
 from gemm_lessons.engine.machine.unset import UnsetRegisters
 from gemm_lessons.engine.process.bounds import OutOfTime, current
 from gemm_lessons.engine.ptx.cfg import Block, line_of
@@ -176,10 +176,10 @@ class Machine:
         self.state.exit_blocks = program.exit_blocks
         binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
         self.printer = Printer(self.state, self.memory)
-        self.state.say = self.printer.call
+        self.state.say = weakly(self.printer.call)
         if heap.NAME in self.memory.symbols:
-            its = heap.Heap(self.state, self.memory.symbols[heap.NAME].base)
-            self.state.allocate, self.state.release = its.allocate, its.release
+            self.heap = its = heap.Heap(self.state, self.memory.symbols[heap.NAME].base)
+            self.state.allocate, self.state.release = weakly(its.allocate), weakly(its.release)
         if setting.blanks:
             self.state.poison = BLANK
         self.state.counting, self.state.placed = setting.counting, setting.placed
@@ -190,8 +190,7 @@ class Machine:
         self.convergence = Convergence(self.state, program.blocks, binder.value)
         self.stalls = PhaseWaits(self.state.lanes)
         self.interrupted = 0  # instructions taken from the budget so that the scheduler runs after this block
-        self.state.stall = self._stall
-        self.state.ticks = lambda: self.spinning.used(self.budget + self.interrupted)
+        self.state.stall, self.state.ticks = weakly(self._stall), weakly(self._ticks)
         varying, unset = program.varying if setting.portable else frozenset(), program.maybe_unset
         if setting.tally:  # no values, so none that are undefined
             varying, unset = frozenset(), frozenset()
@@ -200,7 +199,7 @@ class Machine:
         )
         self.executed = ExecutionCounts(program, self.state)
         self.binder = binder
-        self.bound = BoundBlocks(self._bind)
+        self.bound = BoundBlocks(weakly(self._bind))
         for block in () if setting.reached_only else program.blocks:
             if block.number not in program.bound:
                 self.bound[block.number]
@@ -492,6 +491,10 @@ class Machine:
             return False
         self.budget, aside = answer
         return aside or stalled
+
+    def _ticks(self) -> int:
+        """Return the instructions that the batch has executed."""
+        return self.spinning.used(self.budget + self.interrupted)
 
     def _stall(self, lanes: Array, cell: Array, instruction: Instruction) -> None:
         """Hold ``lanes`` (n,), which wait for the mbarriers at ``cell`` (n,), and run other lanes after this block."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,6 +58,13 @@ class Fault(Exception):
 
     def __str__(self) -> str:
         return self.finding.message
+
+
+def weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of a part of the machine, for another part that it refers to: without cycles, a machine and its
+    memory end with the last reference to it, and not with the next garbage collection."""
+    owner, function = weakref.ref(method.__self__), method.__func__  # type: ignore[attr-defined]
+    return lambda *arguments: function(owner(), *arguments)
 
 
 class State:

@@ -123,8 +123,8 @@ class Walker:
         self.lanes = Lanes(geometry, constants, approximation)
         if store is not None:
             store.begin(self.lanes)
-        self.lane_groups = LaneGroups(geometry.alive())
-        self.lanes.alive = lambda: self.lane_groups.alive
+        self.lane_groups = groups = LaneGroups(geometry.alive())
+        self.lanes.alive = lambda: groups.alive
         self.seen: list[tuple[Tally, AccessCosts]] = []
         self.latencies = LatencyTracker(geometry.lanes, sums) if watch is None else None
         self.work = WorkPerThread(geometry.lanes)
@@ -424,6 +424,8 @@ class Walker:
         self.work.add_to(self.sums)
         for tally, seen in self.seen:
             tally.footprint.merge(seen.left(self.geometry, tally))
+        self.blocks.clear()  # their steps hold this walker
+        self.control.clear()
 
 
 def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:

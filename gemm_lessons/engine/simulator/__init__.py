@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import math
 import re
 import zlib
@@ -445,7 +444,6 @@ class _RequestedLaunch:
 
     def machine(self, *observers: Observer) -> Machine:
         """Return a machine at the start of the launch."""
-        gc.collect(1)  # the last machine and its memory are in cycles
         layout = {name: offset for name, offset, _ in self.compiled.shared_layout}
         with _seen_from(self.compiled.path):
             return Machine(
