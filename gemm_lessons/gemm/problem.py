@@ -168,14 +168,15 @@ class Problem:
     @cached_property
     def values(self) -> dict[str, Value]:
         """Return every buffer and scalar in float64, as kernels read them, rows by columns. Unreadable ones are 0."""
-        found = {
-            name: Value.exact(layout.element.decode(layout.matrix(self.arrays[name])))
-            for name, layout in self.layouts.items()
-        }
-        unread = (name for name, layout in self.layouts.items() if layout.role == "inout" and not layout.is_read)
-        found |= {name: Value.exact(np.zeros_like(found[name].value)) for name in unread}
+        found = {name: self._value(layout, layout.matrix(self.arrays[name])) for name, layout in self.layouts.items()}
         kind = self.data.accumulate
         return found | {name: Value.exact(kind.decode(np.array([it]))[0]) for name, it in self.scalars.items()}
+
+    def _value(self, layout: BufferLayout, stored: Array) -> Value:
+        if layout.fill != "poison":
+            return Value.exact(layout.element.decode(stored))
+        one = np.zeros(()) if layout.role == "inout" else layout.element.decode(layout.element.poisoned(()))
+        return Value(np.broadcast_to(one, stored.shape), np.broadcast_to(abs(one), stored.shape))
 
     @property
     def answer(self) -> BufferLayout:
@@ -251,8 +252,10 @@ class Problem:
         sharp = self.sharp
         if sharp is None:
             return self.rounding
-        once = self.data.accumulate.roundoff * self._right.magnitude
-        return np.where(sharp.alone[:, None], once, np.where(sharp.cols, 0.0, self.rounding))
+        found = self.rounding.copy()
+        found[:, sharp.cols] = 0.0
+        found[sharp.alone] = self.data.accumulate.roundoff * self._right.magnitude[sharp.alone]
+        return found
 
     @cached_property
     def rounding(self) -> Array:

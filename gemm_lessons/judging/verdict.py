@@ -161,6 +161,7 @@ def stopped(shape: Shape, fault: Finding) -> Faulted | TimedOut:
 
 
 FIRST = 5  # wrong elements to show
+IN_CACHE = 1 << 15  # elements of float64 that are compared at a time: C may have millions
 
 
 def judge(problem: Problem, answer: Array, tiles: TileSizes, left: Mapping[str, Array] = {}) -> Judgement:
@@ -172,14 +173,15 @@ def judge(problem: Problem, answer: Array, tiles: TileSizes, left: Mapping[str, 
     """
     expected, tolerance = problem.reference, problem.tolerance
     with np.errstate(invalid="ignore"):  # a signalling NaN is an ordinary wrong answer
-        got = problem.answer.element.decode(answer)
-        error = np.abs(got - expected)
+        error = problem.answer.element.decode(answer)
+        np.abs(np.subtract(error, expected, out=error), out=error)
     wrong = ~(error <= tolerance)  # not "error > tolerance": NaN must count as wrong
-    relative = np.where(np.isnan(error), np.inf, error / np.where(tolerance > 0, tolerance, 1))
-    worst = np.unravel_index(int(relative.argmax()), relative.shape)
-    result = Judgement(int(wrong.sum()), wrong.size, float(error[worst]), float(tolerance[worst]))
+    worst = _worst(error, tolerance)
+    result = Judgement(int(np.count_nonzero(wrong)), wrong.size, float(error[worst]), float(tolerance[worst]))
     if result.passed:
         return result
+    with np.errstate(invalid="ignore"):
+        got = problem.answer.element.decode(answer)
     first = tuple(
         WrongElement(int(row), int(col), float(got[row, col]), float(expected[row, col]))
         for row, col in np.argwhere(wrong)[:FIRST]
@@ -189,6 +191,18 @@ def judge(problem: Problem, answer: Array, tiles: TileSizes, left: Mapping[str, 
 
     pattern = recognise(Wrong(problem, answer, got, wrong, tiles, left))
     return replace(result, first=first, tiles=tile_map(wrong, tiles), pattern=pattern)
+
+
+def _worst(error: Array, tolerance: Array) -> tuple[int, int]:
+    """Return the element, (row, column), whose error is the largest multiple of its tolerance. NaN is the largest."""
+    step = max(1, IN_CACHE // error.shape[1])
+    found: list[tuple[float, int, int]] = []
+    for top in range(0, len(error), step):
+        part, most = error[top : top + step], tolerance[top : top + step]
+        relative = np.where(np.isnan(part), np.inf, part / np.where(most > 0, most, 1))
+        row, col = divmod(int(relative.argmax()), error.shape[1])
+        found.append((float(relative[row, col]), top + row, col))
+    return found[int(np.argmax([ratio for ratio, _, _ in found]))][1:]
 
 
 def judge_sample(sample: Sampled) -> Judgement:
