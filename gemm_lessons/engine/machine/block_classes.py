@@ -21,7 +21,7 @@ from math import prod
 import numpy as np
 
 from gemm_lessons.engine.machine.special import cluster_of, clustered
-from gemm_lessons.engine.ptx.cfg import Block, reads, writers, writes
+from gemm_lessons.engine.ptx.cfg import Block, read_by, reads, writers, writes
 from gemm_lessons.engine.ptx.records import (
     SIZES,
     Address,
@@ -108,12 +108,15 @@ class BlockClass:
 def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
     """Return the instructions that may be decisions: an operand may come from a block's index, without memory."""
     placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
-    before = 0
-    while len(placed) > before:
-        before = len(placed)
-        for instruction in kernel.instructions:
-            if instruction.row.computes and not placed.isdisjoint(reads(instruction)):
-                placed |= writes(instruction)
+    others = [it for it in kernel.instructions if it.row.computes]
+    before = len(others) + 1
+    while len(others) < before:
+        before, left, others = len(others), others, []
+        for it in left:
+            if placed.isdisjoint(reads(it)):
+                others.append(it)
+            else:
+                placed |= writes(it)
     return tuple(it for it in kernel.instructions if it.opcode in DECIDE and not placed.isdisjoint(reads(it)))
 
 
@@ -151,24 +154,30 @@ def rare_blocks(
 def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
     """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
     smaller or larger of two such values is a comparison, too."""
-    varies = {name for it in kernel.instructions if not _is_uniform(it) for name in writes(it)}
-    before = -1
-    while len(varies) > before:
-        before = len(varies)
-        for instruction in kernel.instructions:
-            if not varies.isdisjoint(reads(instruction)):
-                varies |= writes(instruction)
+    of_threads = {it for it in read_by(kernel) if it.startswith(SPECIAL) and not it.startswith(OF_A_GRID)}
+    varies: set[str] = set()
+    uniform: Sequence[Instruction] = kernel.instructions
+    before = len(uniform) + 1
+    while len(uniform) < before:
+        before, others, uniform = len(uniform), uniform, []
+        for it in others:
+            if _is_uniform(it, of_threads, varies):
+                uniform.append(it)
+            else:
+                varies |= writes(it)
     compare = (it for it in kernel.instructions if it.opcode in COMPARE or it.modifiers[-1:] == ("pred",))
     found = (it for it in compare if varies.isdisjoint(reads(it)))
     return tuple(it for it in found if any(isinstance(operand, Register) for operand in it.operands[1:3]))
 
 
-def _is_uniform(instruction: Instruction) -> bool:
-    """Return whether it loads a parameter, or computes without special registers that may differ between threads."""
+def _is_uniform(instruction: Instruction, of_threads: set[str], varies: set[str]) -> bool:
+    """Return whether it loads a parameter, or computes without registers that may differ between threads."""
+    read = reads(instruction)
+    if not varies.isdisjoint(read):
+        return False
     if instruction.opcode == "ld":
         return "param" in instruction.modifiers
-    special = (name for name in reads(instruction) if name.startswith(SPECIAL))
-    return instruction.row.computes and all(name.startswith(OF_A_GRID) for name in special)
+    return instruction.row.computes and of_threads.isdisjoint(read)
 
 
 def bounds_of_integers(kernel: Kernel) -> tuple[int, ...]:

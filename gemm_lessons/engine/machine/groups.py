@@ -25,6 +25,7 @@ from gemm_lessons.engine.semantics.operation import DTYPES
 
 TIE = np.iinfo(np.int64).min  # low 29 bits equal to 0x10000000, shifted to the top
 SHIFT = 64 - 29
+IN_CACHE = 1 << 15  # sums that a group computes at a time: their passes then stay in a core's cache
 
 
 def _rows(state: State, names: Sequence[str]) -> slice | Array:
@@ -58,36 +59,36 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
     """Bind a group of independent ``fma.rn.f32`` to one closure."""
     file = state.files[32].view(np.float32)
     count = len(group.instructions)
-    target = _rows(state, _names(group.instructions, 0))
-    addend = _rows(state, _names(group.instructions, 3))
-    outer = bool(group.rows)
+    targets, addends = (_names(group.instructions, position) for position in (0, 3))
     first = _rows(state, group.rows or _names(group.instructions, 1))
     second = _rows(state, group.columns or _names(group.instructions, 2))
-    shape = (len(group.rows), len(group.columns)) if outer else (count,)
+    columns = len(group.columns)  # 0: no outer product
+    rows = len(group.rows) or count
+    each = columns or 1  # instructions of a row
+    step = max(1, IN_CACHE // (each * state.lanes))
+    parts = [
+        (slice(at, at + step), *(_rows(state, names[at * each : (at + step) * each]) for names in (targets, addends)))
+        for at in range(0, rows, step)
+    ]
 
-    def product(out: Array) -> None:
-        left = workspace.get("left", shape[0], np.float64)
-        right = workspace.get("right", shape[-1], np.float64)
-        left[...] = file[first]
-        right[...] = file[second]
-        if outer:
-            np.multiply(left[:, None, :], right[None, :, :], out=out.reshape(*shape, state.lanes))
+    def product(part: slice, left: Array, right: Array, out: Array) -> None:
+        if columns:
+            np.multiply(left[part, None, :], right[None, :, :], out=out.reshape(-1, columns, state.lanes))
         else:
-            np.multiply(left, right, out=out)
-
-    def settle_ties(places: Array, added: Array, narrow: Array) -> None:
-        """Round the sums whose float64 is halfway between two float32 once."""
-        row, lane = np.divmod(places, state.lanes)
-        left = workspace.get("left", shape[0], np.float64)[row // shape[-1] if outer else row, lane]
-        right = workspace.get("right", shape[-1], np.float64)[row % shape[-1] if outer else row, lane]
-        exact, addend = left * right, added[row, lane]
-        narrow[row, lane] = to_odd(total := exact + addend, sum_error(exact, addend, total))
+            np.multiply(left[part], right[part], out=out)
 
     def run() -> None:
-        total = workspace.get("sum", count, np.float64)
-        narrow = workspace.get("narrow", count, np.float32)
-        product(total)
-        added = file[addend]
+        left = workspace.get("left", rows, np.float64)
+        right = workspace.get("right", columns or count, np.float64)
+        left[...] = file[first]
+        right[...] = file[second]
+        for part, target, addend in parts:
+            run_part(part, left, right, target, file[addend])
+
+    def run_part(part: slice, left: Array, right: Array, target: slice | Array, added: Array) -> None:
+        total = workspace.get("sum", len(added), np.float64)
+        narrow = workspace.get("narrow", len(added), np.float32)
+        product(part, left, right, total)
         np.add(total, added, out=total)
         UNDERFLOW.seen = False
         np.copyto(narrow, total, casting="unsafe")
@@ -95,10 +96,14 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
         np.left_shift(ties, SHIFT, out=ties)
         if UNDERFLOW.seen:
             exact = np.empty_like(total)
-            product(exact)
+            product(part, left, right, exact)
             fix_double_rounding(exact, added, exact + added, narrow)
-        elif ties.min() == TIE:
-            settle_ties(np.flatnonzero(ties == TIE), added, narrow)
+        elif ties.min() == TIE:  # round the sums whose float64 is halfway between two float32 once
+            row, lane = np.nonzero(ties == TIE)
+            number = row + part.start * each
+            exact = left[number // each, lane] * right[number % columns if columns else number, lane]
+            addend = added[row, lane]
+            narrow[row, lane] = to_odd(total := exact + addend, sum_error(exact, addend, total))
         canonical(narrow.reshape(-1))
         if state.full:
             file[target] = narrow

@@ -48,6 +48,8 @@ class Program:
     @functools.cached_property
     def varying(self) -> frozenset[int]:
         """Return the instructions (indices) that read a clock, or a value that the GPU chooses."""
+        if CHOSEN_ELSEWHERE.isdisjoint(cfg.read_by(self.kernel)):
+            return frozenset()
         return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
 
     @functools.cached_property
@@ -96,7 +98,8 @@ class Program:
         found: set[int] = set()
         for block in self.blocks:
             written: set[str] = set()
-            for instruction in reversed(block.instructions):
+            guarded = any(it.guard is not None and not it.row.ends_block for it in block.instructions)
+            for instruction in reversed(block.instructions) if guarded else ():
                 written |= cfg.writes(instruction)
                 guard = instruction.guard
                 if guard is not None and guard.name in written and not instruction.row.ends_block:
@@ -117,14 +120,12 @@ class Program:
     @functools.cached_property
     def has_reserved_shared(self) -> bool:
         """Return whether the kernel uses shared memory that CUDA reserves for cooperative groups."""
-        return any(RESERVED_PLACE in cfg.reads(it) for it in self.kernel.instructions)
+        return RESERVED_PLACE in cfg.read_by(self.kernel)
 
     @functools.cached_property
     def is_cooperative(self) -> bool:
         """Return whether the kernel reads the address of the grid barrier, which only cooperative launches have."""
-        return any(
-            type(o) is Register and o.name in BARRIER_ADDRESS for i in self.kernel.instructions for o in i.operands
-        )
+        return not cfg.read_by(self.kernel).isdisjoint(BARRIER_ADDRESS)
 
     @property
     def has_large_groups(self) -> bool:

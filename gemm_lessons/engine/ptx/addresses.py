@@ -117,11 +117,11 @@ def _gives(instruction: Instruction, held: set[str], plain: frozenset[str], whic
     if held.isdisjoint(reads(instruction)) or instruction.row.undefined == "compared":
         return False
     sources = instruction.operands[1:]
-    names = [it.name if isinstance(it, Register) else "" for it in sources]
+    if instruction.opcode == "sub" and which != "differences":
+        names = [it.name if isinstance(it, Register) else "" for it in sources]
+        return names[1] not in held if which == "addresses" else not all(name in plain for name in names)
     if which == "addresses":
-        return instruction.opcode in MOVES and not (instruction.opcode == "sub" and names[1] in held)
-    if instruction.opcode == "sub" and which == "values":
-        return not all(name in plain for name in names)
+        return instruction.opcode in MOVES
     if instruction.opcode == "and":
         return not any(isinstance(it, Immediate) and 0 <= it.value < COMMON for it in sources)
     return True

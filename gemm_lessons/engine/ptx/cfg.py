@@ -95,6 +95,14 @@ def reads(instruction: Instruction) -> frozenset[str]:
     return (instruction.__dict__.get("_uses") or _uses(instruction))[0]
 
 
+def read_by(kernel: Kernel) -> frozenset[str]:
+    """Return the registers that a kernel reads. Memoised in the kernel."""
+    known: frozenset[str] | None = kernel.__dict__.get("_read")
+    if known is None:
+        known = kernel.__dict__["_read"] = frozenset().union(*map(reads, kernel.instructions))
+    return known
+
+
 def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """Return the registers that an instruction reads and writes. Memoised, since every analysis uses them."""
     row, mentioned = instruction.row, instruction.mentioned
@@ -147,10 +155,12 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     """Return the basic blocks of a kernel. The first one is the entry."""
     count = len(kernel.instructions)
     starts = {0, *(position for position in kernel.labels.values() if position < count)}
+    clocks = not CLOCKS.isdisjoint(read_by(kernel))
     converged = False  # whether the warps of the last product also execute the next instruction
     for instruction in kernel.instructions:
         converged = converged and instruction.index not in starts
-        if (synchronises_warp(instruction) and not (converged and is_product(instruction))) or reads_clock(instruction):
+        waits = synchronises_warp(instruction) and not (converged and is_product(instruction))
+        if waits or (clocks and reads_clock(instruction)):
             starts.add(instruction.index)
         converged = is_product(instruction) or (converged and instruction.row.computes)
         if instruction.row.ends_block and instruction.index + 1 < count:

@@ -30,7 +30,7 @@ _SYMBOL = regex(r"([A-Za-z_$][\w$]*)\s*(?:([+-])\s*(\w+))?$")
 def split(text: str) -> list[str]:
     """Split at commas outside brackets."""
     parts = text.split(",")
-    if "{" not in text and "(" not in text and not _CUT.search(text):
+    if "{" not in text and "(" not in text and not ("[" in text and _CUT.search(text)):
         return [part.strip() for part in parts]
     whole: list[str] = []
     depth = 0

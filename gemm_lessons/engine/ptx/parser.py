@@ -199,10 +199,12 @@ class _Body:
         text, position = self.text, 0
         pending_label = ""
         while position < len(text):
-            character = text[position]
             if blank := _BLANK.match(text, position):
                 position = blank.end()
-            elif text.startswith((".loc ", ".loc\t"), position):
+                if position == len(text):
+                    break
+            character = text[position]
+            if text.startswith((".loc ", ".loc\t"), position):
                 match = _LOC.match(text, position)
                 if match is None:
                     raise PtxSyntaxError(f".loc not understood: {text[position : position + 80]}")
@@ -295,7 +297,7 @@ class _Body:
         guard: Register | None = None
         negated = False
         rest = statement
-        if match := _GUARD.match(statement):
+        if statement[0] == "@" and (match := _GUARD.match(statement)):
             negated = match.group(1) == "!"
             guard = Register(self._register(match.group(2)))
             rest = statement[match.end() :]
@@ -306,7 +308,7 @@ class _Body:
             modifiers, texts = selected(opcode, modifiers, texts)
         if self.vectors:
             texts = [self._elements(item) for item in texts]
-        operands = tuple([self._operand(item) for item in texts])
+        operands = tuple(map(parse_operand if self.plain_names else self._operand, texts))
         if "{" in tail and row.vector in ("v", "cut"):
             operands = tuple([_unwrapped(operand) for operand in operands])
         if self.scope is not self.root:
@@ -324,8 +326,6 @@ class _Body:
         return self.scope.register(name) or name
 
     def _operand(self, text: str) -> Operand:
-        if self.plain_names:
-            return parse_operand(text)
         return parse_operand(_NAME.sub(lambda m: self._register(m.group()), text))
 
     def _resolve_symbols(self) -> None:

@@ -92,12 +92,15 @@ def stored_parameters(kernel: Kernel) -> frozenset[str] | None:
         if instruction.row.effect in ("load", "atomic"):
             for name in writes(instruction):
                 starts.setdefault(name, set()).update(_loaded(instruction, names))
-        elif any(isinstance(operand, Vector) for operand in instruction.operands):
+        elif Vector in map(type, instruction.operands):
             for name in writes(instruction):  # two halves may make an address
                 starts.setdefault(name, set()).add(UNKNOWN)
     targets: list[tuple[Operand | None, bool]] = []  # what is stored to, and whether only a tensor map can be
     for instruction in kernel.instructions:
-        effect, spaces = instruction.row.effect, {modifier.partition("__")[0] for modifier in instruction.modifiers}
+        effect = instruction.row.effect
+        if effect == "compute":
+            continue
+        spaces = {modifier.partition("__")[0] for modifier in instruction.modifiers}
         address = next((operand for operand in instruction.operands if isinstance(operand, Address)), None)
         if effect in ("image", "unknown") or (effect == "group" and address is not None):  # or a tensor map is changed
             return None
