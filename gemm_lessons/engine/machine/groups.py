@@ -66,10 +66,10 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
     rows = len(group.rows) or count
     each = columns or 1  # instructions of a row
     step = max(1, IN_CACHE // (each * state.lanes))
-    parts = [
-        (slice(at, at + step), *(_rows(state, names[at * each : (at + step) * each]) for names in (targets, addends)))
-        for at in range(0, rows, step)
-    ]
+    parts: list[tuple[slice, slice | Array, slice | Array]] = []
+    for at in range(0, rows, step):
+        here = slice(at * each, (at + step) * each)
+        parts.append((slice(at, at + step), _rows(state, targets[here]), _rows(state, addends[here])))
 
     def product(part: slice, left: Array, right: Array, out: Array) -> None:
         if columns:

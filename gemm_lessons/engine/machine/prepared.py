@@ -17,7 +17,7 @@ from gemm_lessons.engine.ptx import cfg
 from gemm_lessons.engine.ptx.addresses import AddressUses, address_uses
 from gemm_lessons.engine.ptx.cfg import Block
 from gemm_lessons.engine.ptx.provenance import stored_parameters
-from gemm_lessons.engine.ptx.records import Instruction, Kernel, Register, Symbol, Variable
+from gemm_lessons.engine.ptx.records import Instruction, Kernel, Symbol, Variable
 from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
 from gemm_lessons.engine.ptx.stores_alone import stores_alone
 from gemm_lessons.engine.ptx.unset import maybe_unset
