@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gemm_lessons.course import Answer, Drawn, Question
     from gemm_lessons.running import RunOutcome
 
+Typed = TypeVar("Typed")
 SKIP = "-"  # skips a question
 SEEDS = 10_000  # that a drill chooses from; short to type
 
@@ -68,29 +69,36 @@ def drill(
 
 def _drilled(number: int, question: Drawn) -> Iterator[bool]:
     """Ask one question once, say whether the answer is right, and yield it; nothing where it was skipped."""
-    from gemm_lessons.engine.arguments import ExpressionError
-    from gemm_lessons.report import make_console, show_asked, show_judged, show_refused
+    from gemm_lessons.report import make_console, show_asked, show_judged
 
     console = make_console()
     show_asked(console, number, question.ask)
+    answer = _answer(f"question {number} ({question.ask})", question.parse)
+    if answer is not None:
+        show_judged(console, question, answer)
+        yield answer == question.answer
+
+
+def _answer(question: str, parse: Callable[[str], Typed]) -> Typed | None:
+    """Return what is typed, None to skip. What ``parse`` refuses is asked again on a terminal, and ends a pipe."""
+    from gemm_lessons.engine.arguments import ExpressionError
+    from gemm_lessons.report import make_console, show_refused
+
+    console = make_console()
     while True:
         try:
             typed = input("   > ").strip()
         except EOFError:
             console.print()
-            return
+            return None
         if typed in ("", SKIP):
-            return
+            return None
         try:
-            answer = question.parse(typed)
+            return parse(typed)
         except ExpressionError as error:
             if not sys.stdin.isatty():
-                raise CommandError(f"question {number} ({question.ask}): {error}") from None
+                raise CommandError(f"{question}: {error}") from None
             show_refused(console, str(error))
-            continue
-        show_judged(console, question, answer)
-        yield answer == question.answer
-        return
 
 
 def predict(
@@ -148,30 +156,16 @@ def _asked(
     course: Course, lesson: Lesson, questions: tuple[Question, ...], guesses: dict[str, Answer]
 ) -> dict[str, Answer]:
     """Ask the questions in order, on a terminal or from a pipe; save each answer at once."""
-    from gemm_lessons.engine.arguments import ExpressionError
-    from gemm_lessons.report import make_console, show_question, show_refused
+    from gemm_lessons.report import make_console, show_question
 
     console = make_console()
     names = lesson.names(lesson.shapes.count)
     for number, question in enumerate(questions, 1):
         show_question(console, number, question, guesses.get(question.name))
-        while True:
-            try:
-                typed = input("   > ").strip()
-            except EOFError:
-                typed = ""
-                console.print()
-            if typed in ("", SKIP):
-                break
-            try:
-                guesses[question.name] = question.guess(typed, names)
-            except ExpressionError as error:
-                show_refused(console, str(error))
-                if not sys.stdin.isatty():
-                    raise CommandError(f"question {number} ({question.ask}): {error}") from None
-                continue
+        answer = _answer(f"question {number} ({question.ask})", partial(question.guess, names=names))
+        if answer is not None:
+            guesses[question.name] = answer
             keep_progress(course, load_progress(course).after_guesses(lesson.name, guesses))
-            break
     return guesses
 
 

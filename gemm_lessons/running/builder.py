@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gemm_lessons.course import LaunchSpec, Lesson, shown
 from gemm_lessons.devices import Binaries, BuildTarget, Device
-from gemm_lessons.engine import Diagnostic, GpuSpec, KitError
+from gemm_lessons.engine import Diagnostic, GpuSpec, KitError, Simulator
 from gemm_lessons.engine.compiler import (
     PRINTF_OPTIONS,
     Compiled,
@@ -18,7 +18,6 @@ from gemm_lessons.engine.compiler import (
     without_printf,
 )
 from gemm_lessons.engine.hardware import buildable, capability_of, dotted
-from gemm_lessons.engine.ptx import parser
 from gemm_lessons.gemm import POINTER_SIZE
 from gemm_lessons.judging import Built, CompileFailed
 from gemm_lessons.running.jobs import in_thread
@@ -184,7 +183,7 @@ def mismatch(lesson: Lesson, launch: LaunchSpec, compiled: Compiled) -> str | No
 
     Machine code keeps only sizes, so an ``int *`` in place of a ``float *`` is not detected.
     """
-    found = parser.parse(compiled.ptx).parameters[compiled.entry]
+    found = Simulator.parameters(compiled)
     expected = lesson.parameters(launch)
     if [parameter.size for parameter in found] == [parameter.size for parameter in expected]:
         return None

@@ -17,14 +17,3 @@
   ``fragments``: which lane holds which element of a matrix; ``dead_products``: products that nothing uses
 - ``stores_alone``: a kernel reduced to the instructions that decide where it stores
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from gemm_lessons.engine.records import on_first_use
-
-if TYPE_CHECKING:
-    from gemm_lessons.engine.ptx import parser
-else:
-    __getattr__ = on_first_use(__name__)

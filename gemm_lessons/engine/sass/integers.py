@@ -55,10 +55,6 @@ def _s64(value: Array) -> Array:
     return value.view(np.int32).astype(np.int64)
 
 
-def _negated(operand: Operand) -> bool:
-    return isinstance(operand, (MachineRegister, Constant)) and operand.negated
-
-
 def _move(s: Sources) -> Compute:
     s.choose()
     s.expect(1)
@@ -86,7 +82,7 @@ def _sum(terms: Sequence[Fetch]) -> Compute:
 def _addend(s: Sources, position: int) -> Fetch:
     """Fetch as uint64 for sums with carry: negation is ``~x + 1``, so ``a - b`` carries when there is no borrow."""
     fetch = s.word(position)
-    if _negated(s.words[position]):
+    if s.words[position].negated:
         return lambda: np.uint64(1 << 32) - _u64(-fetch())
     return lambda: _u64(fetch())
 
@@ -95,13 +91,13 @@ def _add3(s: Sources) -> Compute:
     s.choose({"": "", "X": "X"})
     extended = _flag(s, "X")
     s.expect(3, len(s.truths) if extended else 0)
-    if extended and (not 1 <= len(s.truths) <= 2 or any(map(_negated, s.words))):
+    if extended and (not 1 <= len(s.truths) <= 2 or any(o.negated for o in s.words)):
         raise unknown_form(s.d)
     written = carries_written(s)
     if not written and not extended:
         return _sum(s.terms(0, 1, 2))
     terms = s.terms(0, 1, 2)
-    if written == 1 and not extended and len(terms) == 2 and not any(map(_negated, s.words)):
+    if written == 1 and not extended and len(terms) == 2 and not any(o.negated for o in s.words):
         first, second = terms
 
         def two() -> Values:
@@ -147,7 +143,7 @@ def _multiply_add(s: Sources) -> Compute:
         raise unknown_form(s.d)
     factors, addends = s.terms(0, 1), s.terms(2)
     if _flag(s, "X"):
-        if any(map(_negated, s.words)):
+        if any(o.negated for o in s.words):
             raise unknown_form(s.d)
         carry = s.truths[0]
         addends = [s.reader.term(s.words[2])] if addends else []
@@ -166,7 +162,7 @@ def _multiply_add_wide(s: Sources) -> Compute:
     addend = s.words[2]
     if isinstance(addend, MachineImmediate) and addend.bits:  # sign- or zero-extended? Never seen
         raise unknown_form(s.d)
-    minus = _negated(addend) and not (written or s.truths or _flag(s, "HI"))
+    minus = addend.negated and not (written or s.truths or _flag(s, "HI"))
     if not s.plain(0) or not s.plain(1) or not (minus or s.plain(2)) or (signed and written and not _flag(s, "HI")):
         raise unknown_form(s.d)
     a, b = s.word(0), s.word(1)
@@ -198,14 +194,14 @@ def _lea(s: Sources) -> Compute:
     s.choose({"": "", "HI": ""}, {"": "", "X": ""}, {"": "", "SX32": ""})
     high, extended, sign = _flag(s, "HI"), _flag(s, "X"), _flag(s, "SX32")
     s.expect(3 + (high and not sign), 1 if extended else 0)
-    if (sign and not high) or ((high or extended) and not s.plain(0)) or (extended and _negated(s.words[1])):
+    if (sign and not high) or ((high or extended) and not s.plain(0)) or (extended and s.words[1].negated):
         raise unknown_form(s.d)
     written = carries_written(s)
     carry = s.truths[0] if extended else None
-    a, b, minus = s.word(0), _addend(s, 1), _negated(s.words[0])
+    a, b, minus = s.word(0), _addend(s, 1), s.words[0].negated
     upper = s.word(2) if high and not sign else None
     shift = s.constant(len(s.words) - 1) & 31
-    if not (high or extended or written or minus or _negated(s.words[1])):
+    if not (high or extended or written or minus or s.words[1].negated):
         places = np.array(shift, np.uint32)
         if is_zero(s.words[1]):
             return lambda: (a() << places,)
@@ -240,7 +236,7 @@ def _logic(s: Sources) -> Compute:
     s.expect(4, len(s.truths))
     if len(s.truths) > 1 or (written and not s.truths) or written > 1:
         raise unknown_form(s.d)
-    if any(isinstance(o, (MachineRegister, Constant)) and (o.negated or o.absolute) for o in s.words):
+    if any(o.negated or o.absolute for o in s.words):
         raise unknown_form(s.d)
     a, b, c = s.word(0), s.word(1), s.word(2)
     table = s.constant(3)
@@ -327,7 +323,7 @@ def _one(name: str, **modifiers: str) -> Callable[[Sources], Compute]:
         (chosen,) = s.choose(modifiers or {"": ""})
         s.expect(1)
         source = s.word(0)
-        if isinstance(s.words[0], (MachineRegister, Constant)) and (s.words[0].negated or s.words[0].absolute):
+        if s.words[0].negated or s.words[0].absolute:
             raise unknown_form(s.d)
         return words_of(by_ptx(s.d, name.format(chosen), source))
 
@@ -339,9 +335,7 @@ def _leading(s: Sources) -> Compute:
     code, from_top = s.choose(SIGNED, {"": "", "SH": ".shiftamt"})
     s.expect(1)
     operand = s.words[0]
-    if carries_written(s) or (
-        isinstance(operand, (MachineRegister, Constant)) and (operand.negated or operand.absolute)
-    ):
+    if carries_written(s) or operand.negated or operand.absolute:
         raise unknown_form(s.d)
     return words_of(by_ptx(s.d, f"bfind{from_top}.{code}", s.word(0)))
 

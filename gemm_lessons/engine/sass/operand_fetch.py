@@ -164,15 +164,13 @@ class Sources:
         return operand.bits
 
     def plain(self, position: int) -> bool:
-        """Return whether the operand is neither negated nor inverted."""
+        """Return whether the operand's bits are used as they are."""
         operand = self.words[position]
-        return not isinstance(operand, (MachineRegister, Constant)) or not (
-            operand.negated or operand.inverted or operand.absolute
-        )
+        return not (operand.negated or operand.inverted or operand.absolute)
 
     def of_sizes(self) -> Sources:
         """Return sources |a|, |b| without the absolute value, for XORSIGN, which uses signs and sizes separately."""
-        if not all(isinstance(o, (MachineRegister, Constant)) and o.absolute and not o.negated for o in self.words):
+        if not all(o.absolute and not o.negated for o in self.words):
             raise unknown_form(self.d)
         bare = tuple(replace(o, absolute=False) for o in self.words if isinstance(o, (MachineRegister, Constant)))
         return replace(self, words=bare)

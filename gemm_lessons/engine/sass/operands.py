@@ -39,8 +39,14 @@ class MachineRegister:
         return f"{self.file}{self.number + by}" if self.number is not None else ""
 
 
+class Plain:
+    """An operand that has no sign or complement of its own."""
+
+    negated = inverted = absolute = False
+
+
 @dataclass(frozen=True)
-class MachineImmediate:
+class MachineImmediate(Plain):
     """An integer as 32 bits, or a float literal (``is_float``: ``value``) whose type the instruction decides."""
 
     bits: int
@@ -62,7 +68,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Plain):
     """``desc[UR4][R2.64+UR6+0x10]``: the sum of the registers and the offset."""
 
     registers: tuple[MachineRegister, ...]
@@ -70,14 +76,14 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Plain):
     """A label or function name of a branch."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Special:
+class Special(Plain):
     """``SR_TID.X``, or a word that names no register (``PR``)."""
 
     name: str

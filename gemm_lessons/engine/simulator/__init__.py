@@ -168,6 +168,11 @@ class Simulator:
         """Return the parsed kernel: its parameters and instructions."""
         return _program_of(compiled).kernel
 
+    @staticmethod
+    def parameters(compiled: Compiled) -> Sequence[ptx.KernelParameter]:
+        """Return the kernel's parameters; its instructions are not parsed."""
+        return parser.parse(compiled.ptx).parameters[compiled.entry]
+
     def variable(self, compiled: Compiled, name: str) -> ptx.Variable:
         """Return the ``__constant__`` or ``__device__`` variable ``name``. Raise ``ValueError`` if there is none."""
         return find(_program_of(compiled).variables, name)
