@@ -9,8 +9,6 @@ A proof is a generator of flaws; its docstring states the requirement that it pr
 - ``skeleton``: the files of a new lesson
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

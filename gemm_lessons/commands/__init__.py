@@ -7,8 +7,6 @@
 - ``simulated_report``, in the format of ``ncu_file``: ``profile --report``
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

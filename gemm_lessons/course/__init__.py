@@ -13,8 +13,6 @@
 - ``progress``, ``position``: the learner's progress
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -8,8 +8,6 @@
 - ``extras``: the command that installs an optional package
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -4,8 +4,6 @@
 - ``clangd``: compile commands; ``vscode``: settings and tasks; ``testing_view``: lessons as tests
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

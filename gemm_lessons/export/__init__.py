@@ -7,8 +7,6 @@
 - ``program``: the values of the templates; ``folder``: the files written
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -18,8 +18,6 @@ State of a ``Problem`` at one shape:
 - ``tile_model``: the tile sizes that a GPU's data sheet allows
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

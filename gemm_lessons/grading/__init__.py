@@ -19,8 +19,6 @@
 - ``hosting``: files that let another system grade, with the kit as a ``wheel``; ``plugin``, ``suite``: under pytest
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -22,8 +22,6 @@
   ``access_remedies``, ``order_remedies``: rules that choose one; ``unfinished``: how far a kernel with open TODOs is
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

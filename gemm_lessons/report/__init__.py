@@ -13,8 +13,6 @@
 - ``markdown``: lessons' texts in the terminal; ``template``: what all pages are made from
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

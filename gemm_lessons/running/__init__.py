@@ -27,8 +27,6 @@
 - ``contract``: an outcome as JSON; ``no_outcome``: the outcome of a run that crashed or was stopped
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -17,8 +17,6 @@ A ``View`` holds one ``Side`` per kernel:
 - ``owners``: which thread stores which element of the answer
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -3,8 +3,6 @@
 - ``session``: the loop of saves, keys, runs and reports; ``changes``: changes of files, by events or by polling
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -5,8 +5,6 @@
 - ``expression``: arithmetic in sizes, launches and gates
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

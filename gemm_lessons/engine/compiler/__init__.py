@@ -14,8 +14,6 @@
 - ``elf``, ``sass``: the cubin, and its disassembly; ``joined_cubins``: that of several in one call
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

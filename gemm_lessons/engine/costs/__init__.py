@@ -8,8 +8,6 @@
 - ``footprint``: hash of the bytes touched; ``tally``: sums over a launch
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -11,8 +11,6 @@
 - ``causes``: an estimated time shared out over causes
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -5,8 +5,6 @@
 - ``pipes``: latencies and rates of an architecture; ``occupancy``: theoretical occupancy
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -15,8 +15,6 @@
 Other rooms import from here.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

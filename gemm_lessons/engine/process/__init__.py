@@ -11,8 +11,6 @@ specific to Linux: fork, prctl, resource limits, locks, SIGALRM, terminals, ``/p
 - ``terminal``: single keys, and signals
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records import on_first_use

@@ -9,8 +9,6 @@
   ``first_use``: the public names of a room, imported on first use
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records.first_use import on_first_use

@@ -39,14 +39,14 @@ class MachineRegister:
         return f"{self.file}{self.number + by}" if self.number is not None else ""
 
 
-class Plain:
+class WithoutSign:
     """An operand that has no sign or complement of its own."""
 
     negated = inverted = absolute = False
 
 
 @dataclass(frozen=True)
-class MachineImmediate(Plain):
+class MachineImmediate(WithoutSign):
     """An integer as 32 bits, or a float literal (``is_float``: ``value``) whose type the instruction decides."""
 
     bits: int
@@ -68,7 +68,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Memory(Plain):
+class Memory(WithoutSign):
     """``desc[UR4][R2.64+UR6+0x10]``: the sum of the registers and the offset."""
 
     registers: tuple[MachineRegister, ...]
@@ -76,14 +76,14 @@ class Memory(Plain):
 
 
 @dataclass(frozen=True)
-class Target(Plain):
+class Target(WithoutSign):
     """A label or function name of a branch."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Special(Plain):
+class Special(WithoutSign):
     """``SR_TID.X``, or a word that names no register (``PR``)."""
 
     name: str
