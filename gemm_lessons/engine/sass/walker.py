@@ -424,8 +424,9 @@ class Walker:
         self.work.add_to(self.sums)
         for tally, seen in self.seen:
             tally.footprint.merge(seen.left(self.geometry, tally))
-        self.blocks.clear()  # their steps hold this walker
         self.control.clear()
+        for block in self.blocks:
+            block.steps.clear()  # which hold this walker
 
 
 def both(one: Fetch | None, other: Fetch | None) -> Fetch | None:
