@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SCHEMA = "gemm-lessons/battery/1"
-SECONDS = {"cheats": 60.0, "honest": 60.0, "mutants": 10.0}  # of processor time for one kernel
+SECONDS = {"cheats": 60.0, "honest": 60.0, "mutants": 20.0}  # of processor time for one kernel
 PIPED = 140  # columns of what is written to a file
 SHORT = 160  # characters of a reason in the table
 STOPPED = 130  # exit code after Ctrl-C, as shells have it

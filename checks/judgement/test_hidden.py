@@ -60,7 +60,7 @@ from gemm_lessons.running.far_shapes import (
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
-from gemm_lessons.running.rare_sizes import launches_at_rare_sizes
+from gemm_lessons.running.rare_sizes import launches_at_rare_sizes, named, words_of
 from gemm_lessons.running.size_candidates import hidden_candidates
 
 COURSE = any_course()
@@ -668,6 +668,7 @@ TWO_SIZES: Mapping[str, Callable[[Shape], bool]] = {
     "(M & 127) == 77 && gridDim.x == 7": lambda it: it.m % 128 == 77 and -(-it.n // 32) == 7,
     "N % 32 == 31 && M > 3 * N && M % 5 == 2": lambda it: it.n % 32 == 31 and it.m > 3 * it.n and it.m % 5 == 2,
     "M + 2 * N == 3 * K && K > 100": lambda it: it.m + 2 * it.n == 3 * it.k > 300,
+    "blockIdx.y > 1 && K / 32 % 2 && gridDim.x > 2": lambda it: it.m > 64 and it.n > 64 and it.k // 32 % 2 == 1,
 }
 
 
@@ -689,6 +690,40 @@ def test_a_test_of_several_sizes_at_once_has_a_shape(condition: str, tmp_path: P
         assert any(TWO_SIZES[condition](it) for it in (*known, *found)), seed
         assert all(lesson.shapes.refusal(it) is None for it in found)
         assert not {*known} & {*found}
+
+
+# What a kernel tests -> whether it holds for a shape and the leading dimensions of A, B and C.
+LEADING: Mapping[str, Callable[[Shape, int, int, int], bool]] = {
+    "lda == ldb && lda > 64": lambda shape, lda, ldb, ldc: lda == ldb > 64,
+    "lda % 32 == 0 && K % 32 != 0 && M > 32": lambda shape, lda, ldb, ldc: (
+        lda % 32 == 0 != shape.k % 32 and shape.m > 32
+    ),
+    "ldc == N + 12": lambda shape, lda, ldb, ldc: ldc == shape.n + 12,
+    "ldb > 5000 && ldc < 200 && K < 64": lambda shape, lda, ldb, ldc: ldb > 5000 and ldc < 200 and shape.k < 64,
+    "": lambda *_: True,
+}
+
+
+@pytest.mark.parametrize("condition", LEADING)
+def test_a_test_of_leading_dimensions_has_a_shape(condition: str, tmp_path: Path) -> None:
+    """Leading dimensions are drawn so, and only if the code tests them."""
+    lesson, path = COURSE.lesson("any_shape"), tmp_path / "kernel.cu"
+    right = lesson.solution_path.read_text()
+    path.write_text(right.replace("depth = (K - 1) %", f"depth = {condition} ? 1 : (K - 1) %") if condition else right)
+    request = RunRequest(COURSE, lesson, path, Simulated(), GPUS["h200"], beside=False, seed=5)
+    plan = RunPlan.of(replace(request, estimating=False, graded=True))
+    launches = plan.kernels[0].launches
+    variant = next(it.lesson for it in launches if it.purpose == "check" and it.hidden)
+    code = plan.workshop.without_machine_code(variant, path, path.read_text())
+    assert not isinstance(code, CompileFailed)
+    found = [it for it, _ in launches_at_rare_sizes(plan, Built(variant, code))]
+    assert bool(found) == bool(condition)
+    apart = [(it.shape, *(it.layouts(5)[name].leading for name in "ABC")) for it in (*launches, *found)]
+    assert any(LEADING[condition](*it) for it in apart)
+    assert all(named(it.lesson, words_of(plan)) == named(variant, words_of(plan)) for it in found)
+    for launch in found[:1]:
+        layouts = launch.problem(5).layouts
+        assert {name: layouts[name].leading for name in "ABC"} == dict(launch.leading)
 
 
 @pytest.mark.parametrize("name", ["naive", "coalesced", "block_tile", "thread_column", "thread_tile", "warp_tile"])

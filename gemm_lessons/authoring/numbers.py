@@ -126,8 +126,9 @@ class Numbers:
         parameters = tuple(launch.parameters for launch in lesson.launches)
         task = Task(Binaries(kernels, None), grids, parameters, problem.trial, 0)
         launched = Simulated().launch(task, problem.trial(), counting=True)
-        if launched.fault is not None:
-            raise LessonError(f"numbers: column {heading} faults at {shape}: {launched.fault.message}")
+        errors = (it for it in launched.findings if it.severity == "error")
+        if (wrong := launched.fault or next(errors, None)) is not None:
+            raise LessonError(f"numbers: column {heading} faults at {shape}: {wrong.message}")
         resources, grid = kernels[0].resources, grids[0]
         fit = occupancy_of(resources, grid.threads, grid.dynamic_shared, find_gpu(GPU))
         return {

@@ -17,7 +17,18 @@ from gemm_lessons.course.search_space import Condition, SearchSpace
 from gemm_lessons.engine import KitError
 from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
 from gemm_lessons.engine.records import dataclass
-from gemm_lessons.gemm import DataSpec, Parameter, Shape, ShapeError, Shapes, Tile, TileSizes, leading_name, transposed
+from gemm_lessons.gemm import (
+    DataSpec,
+    Leading,
+    Parameter,
+    Shape,
+    ShapeError,
+    Shapes,
+    Tile,
+    TileSizes,
+    leading_name,
+    transposed,
+)
 from gemm_lessons.gemm import prototype as prototype_of
 
 if TYPE_CHECKING:
@@ -220,16 +231,16 @@ class Lesson:
         """Return the same lesson with other tile sizes."""
         return replace(self, tile=tile, data=replace(self.data, sizes=tile.sizes))
 
-    def at(self, shape: Shape) -> Lesson:
+    def at(self, shape: Shape, leading: Leading = ()) -> Lesson:
         """Return the lesson as it is launched at this shape: data in its layout, and the host's tile sizes for it."""
         if not self.choices:
             return self
-        found = self._at.get(shape)
+        found = self._at.get((shape, leading))
         if found is None:
-            names = self.choosing(shape)
+            names = self.choosing(shape, leading)
             chosen = {name: int(names[name]) for name, _ in self.choices}
             found = self._variant(Tile(tuple({**self.tile.defines, **chosen}.items())), shape.layout)
-            self._at[shape] = found
+            self._at[shape, leading] = found
         return found
 
     def named_at(self, shape: Shape) -> tuple[tuple[str, int], ...]:
@@ -246,7 +257,7 @@ class Lesson:
         return {}
 
     @cached_property
-    def _at(self) -> dict[Shape, Lesson]:
+    def _at(self) -> dict[tuple[Shape, Leading], Lesson]:
         """Memoise the variant for each shape: the choice of hidden shapes tries hundreds, and the same ones recur."""
         return {}
 
@@ -261,11 +272,12 @@ class Lesson:
             made = self._variants[tile, layout] = replace(self, tile=tile, data=data)
         return made
 
-    def choosing(self, shape: Shape) -> dict[str, Number]:
+    def choosing(self, shape: Shape, leading: Leading = ()) -> dict[str, Number]:
         """Return the names for the expressions of the choices, and the choices themselves, at this shape."""
         layouts = self._given(shape.layout).lay_out(shape.names)
         names = {**self.names(shape), **transposed(shape.layout)}
-        names |= {leading_name(name): layout.leading for name, layout in layouts.items()}
+        apart = {name: layout.leading for name, layout in layouts.items()} | dict(leading)
+        names |= {leading_name(name): it for name, it in apart.items()}
         for name, expression in self.choices:
             names[name] = expression.whole(names, at_least=0)
         return names

@@ -81,16 +81,16 @@ class Simulated:
         return Finding("machine_dependent", "error", "address", file=kernels[0].path)
 
     def on_next_launch(self, task: Task) -> Finding | None:
-        """Return a finding for a task whose answer changes where ``__device__`` variables hold what it left in them."""
+        """Return a finding for a task whose answer or work changes where ``__device__`` variables hold what it left."""
         kernels = task.code.counted
         variables = [self.simulator.device_variables(kernel) for kernel in kernels]
         if not any(variables):
             return None
-        simulator = Simulator(replace(self._uncounted.setting, checking=False))
+        simulator = Simulator(replace(self.simulator.setting, checking=False))
         kept: dict[str, HostVariable] = {}  # what the launches before left
         answers = []
         for _ in range(2):
-            trial = task.fresh()
+            trial, work = task.fresh(), []
             for kernel, grid, parameters, its in zip(kernels, task.grids, task.parameters, variables, strict=True):
                 blank = {it.name: HostVariable(it.name, np.zeros(it.size, np.uint8), given=False) for it in its}
                 symbols = [kept.get(name, variable) for name, variable in blank.items()]
@@ -98,7 +98,8 @@ class Simulated:
                 if ran.fault is not None and ran.fault.kind in ("timeout", "memory"):
                     return None  # of the whole run, which is about to end
                 kept |= {it.name: replace(it, given=True) for it in symbols}
-            answers.append((ran.fault is None, {name: array.tobytes() for name, array in trial.arrays.items()}))
+                work.append((ran.fault is None, ran.counters.totals))
+            answers.append((work, {name: array.tobytes() for name, array in trial.arrays.items()}))
         if answers[0] == answers[1]:
             return None
         return Finding("machine_dependent", "error", "launches", file=kernels[0].path)

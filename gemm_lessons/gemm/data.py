@@ -40,6 +40,7 @@ SIZES = ("M", "N", "K")
 HELD = ("pointer", "texture", "tensor_map")  # kinds of parameters that pass a buffer to a kernel
 TEXTURES = {1: "tex", 2: "tex2", 4: "tex4"}  # channels -> prefix of the buffer's name
 LAYOUTS = ("NN", "NT", "TN", "TT")  # of A and B: T is stored as its transpose
+Leading = tuple[tuple[str, int], ...]  # buffer -> its leading dimension, where it is not the usual one
 GAP = 16  # bytes between lines where a leading dimension is passed: lines stay aligned for accesses of 128 bits
 INT_SIZE = 4
 POINTER_SIZE = 8

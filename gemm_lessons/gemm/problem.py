@@ -36,7 +36,7 @@ import numpy as np
 
 from gemm_lessons.engine import Buffer, Finding, Scalar, Texture
 from gemm_lessons.engine.records import Argument, Details, Element, Location, bits, buffers_of, dataclass
-from gemm_lessons.gemm.data import SCALARS, Alike, BufferLayout, DataSpec
+from gemm_lessons.gemm.data import SCALARS, Alike, BufferLayout, DataSpec, Leading
 from gemm_lessons.gemm.formula import Formula, Value
 from gemm_lessons.gemm.inputs import ExactParts, make_alike, make_exact, spread_exponents
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
@@ -78,6 +78,7 @@ class Problem:
         sharp: bool = False,
         alike: Alike | None = None,
         turns: Mapping[str, int] | None = None,
+        leading: Leading = (),
     ) -> None:
         """``flat``: floats from 0.5 to 1 only, so that each identifies its element. ``gaps``: the gaps between lines
         are drawn, for each buffer separately. ``next_scalars``: scalars computed from M, N and K take their values at
@@ -85,20 +86,13 @@ class Problem:
         shapes (``inputs.py``) and any alpha and beta, including 0 and 1. ``sharp``: include rows and columns whose
         products are known to the last bit where possible, and nothing rare. ``alike``: make all but a few numbers of
         the factors alike. ``turns``: scalar -> in how many hidden shapes of the run before this one it matters; by
-        turns it is positive and negative, below and above one, 1 and 0."""
+        turns it is positive and negative, below and above one, 1, 0 and -1. ``leading``: see ``lay_out``."""
         self.data = data
         self.shape = shape
         self.seed = seed
         self._turns = dict(turns or {})
         self._told = {name: size + int(next_scalars) for name, size in shape.names.items()}
-        self.layouts = data.lay_out(shape.names, told=self._told)
-        if gaps:
-            draw = np.random.default_rng([seed, *astuple(shape), GAPS])
-            wider = {name: self.layouts[name] for name in sorted(data.padded)}
-            if rare and not draw.integers(TIGHT):
-                self.layouts, wider = data.lay_out(shape.names, gap=0, told=self._told), {}
-            more = {name: it.leading + FURTHER * _steps(draw, it, rare) for name, it in wider.items()}
-            self.layouts |= {name: replace(it, leading=more[name]) for name, it in wider.items()}
+        self.layouts = lay_out(data, shape, seed, self._told, gaps=gaps, rare=rare, leading=leading)
         sharp = sharp and self._can_be_sharp()
         rare = rare and not sharp
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
@@ -112,6 +106,8 @@ class Problem:
             if name not in self.arrays:
                 self.arrays[name] = _filled(layout, random)
         self.sharp: ExactParts | None = None
+        if rare and not product:
+            _make_equal([it.matrix(self.arrays[name]) for name, it in self.layouts.items() if it.role == "in"], random)
         if not product or product.left == product.right or flat or data.formula.has_functions:
             return
         if alike:
@@ -148,11 +144,11 @@ class Problem:
 
     def _by_turns(self, name: str, turn: int) -> float:
         """Return a scalar's value in its ``turn`` among the hidden shapes of a run: four turns have either sign, each
-        below and above one in magnitude, the next two have 1 and 0. The seed of the run decides where this begins."""
+        below and above one in magnitude, the next three have 1, 0 and -1. The seed decides where this begins."""
         kind, place = self.data.accumulate, SCALARS.index(name)
         of_run = np.random.default_rng([self.seed, place, TURNS])
         sign, large = (int(it) for it in of_run.integers(0, 2, 2))
-        special = of_run.permutation([1.0, 0.0]).tolist()
+        special = of_run.permutation([1.0, 0.0, -1.0]).tolist()
         lap, step = divmod(turn, len(special) + 4)
         if step >= 4:
             return float(special[step - 4])
@@ -302,6 +298,28 @@ def _stacked(values: Array) -> Array:
     return values.reshape(-1, values.shape[-1])
 
 
+def lay_out(
+    data: DataSpec,
+    shape: Shape,
+    seed: int,
+    told: Mapping[str, int] | None = None,
+    *,
+    gaps: bool = False,
+    rare: bool = False,
+    leading: Leading = (),
+) -> dict[str, BufferLayout]:
+    """Return the layout of every buffer of a problem; ``leading``: buffer and its leading dimension, if not drawn."""
+    layouts = data.lay_out(shape.names, told=told)
+    wider = dict(leading)
+    if gaps and not wider:
+        draw = np.random.default_rng([seed, *astuple(shape), GAPS])
+        if rare and not draw.integers(TIGHT):
+            return data.lay_out(shape.names, gap=0, told=told)
+        drawn = ((name, layouts[name]) for name in sorted(data.padded))
+        wider = {name: it.leading + FURTHER * _steps(draw, it, rare) for name, it in drawn}
+    return layouts | {name: replace(layouts[name], leading=it) for name, it in wider.items()}
+
+
 def _steps(draw: np.random.Generator, layout: BufferLayout, rare: bool) -> int:
     """Return by how many multiples of ``FURTHER`` a gap is wider than it needs to be: few, so that a read past a line
     soon leaves the buffer; or, if it may be ``rare``, up to thousands of elements, evenly over orders of magnitude,
@@ -310,6 +328,16 @@ def _steps(draw: np.random.Generator, layout: BufferLayout, rare: bool) -> int:
         return int(draw.integers(4))
     most = ROOM // (FURTHER * layout.element.size * layout.batch * layout.lines)
     return int(max(4, most) ** draw.random()) - 1
+
+
+def _make_equal(inputs: Sequence[Array], random: np.random.Generator) -> None:
+    """Give some elements of the inputs those of the first one, and others their opposites."""
+    first, *others = inputs
+    for other in others:
+        if other.shape == first.shape and np.issubdtype(other.dtype, np.floating):
+            place = random.random(other.shape)
+            np.copyto(other, first, where=place < 1 / 16)
+            np.copyto(other, -first, where=place > 15 / 16)
 
 
 def _filled(layout: BufferLayout, random: np.random.Generator) -> Array:

@@ -81,6 +81,7 @@ def _judge_in(folder: Path, question: dict[str, Any], sources: list[bytes]) -> d
             # Linux kills a process that does not end by itself a little later.
             late = died.out_of_time or (died.killed and seconds_of_children() - before >= question["seconds"])
             if died.code == 1 and "Traceback" in died.last_words:  # an uncaught exception is a bug of the kit
-                last = died.last_words.splitlines()[-1]
-                return {"error": "kit", "text": f"this is a bug in gemm-lessons ({last})"}
+                lines = died.last_words.splitlines()
+                where = next((it.partition(", line ")[2] for it in reversed(lines) if it.startswith('  File "')), "")
+                return {"error": "kit", "text": f"this is a bug in gemm-lessons ({lines[-1]}; line {where})"}
             return {"error": "timeout"} if late else {"error": "crash", "text": str(died)}

@@ -171,6 +171,8 @@ OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of
 # Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
     **dict.fromkeys((("descriptor", case) for case in ("apart", "apart later", "again")), STEP_OF_K),
+    ("timeout", "bounds"): "Is a loop endless, or does it only take long? A counter that does not change never reaches "
+    "its bound. Divisions, remainders and functions of doubles are dozens of instructions each: use few of them.",
     ("timeout", "in a loop"): "Does this loop end? Look at how its counter changes and at its condition.",
     **dict.fromkeys((("timeout", case) for case in ("same values", "no exit")), UNCHANGED),
     (

@@ -283,6 +283,8 @@ def show_todos(
         )
     console.print(table)
     console.print()
+    if progress.of(lesson.name).last == "gate_missed":
+        step(console, "The gate that your kernel missed", f"gemm-lessons run {number}")
     if still_open:
         step(console, f"A hint for TODO({still_open[0]})", f"gemm-lessons hint {number}")
     else:

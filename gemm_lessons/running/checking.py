@@ -136,7 +136,7 @@ def _at_rare_sizes(plan: RunPlan, built: Built, jobs: Jobs) -> list[LaunchResult
     results: list[LaunchResult] = []
     for launch, variant in chain(rare_blocks_of_variants(plan, built), launches_at_rare_sizes(plan, built)):
         run = partial(_sampled, counting=False) if launch.sample else execute
-        job = Deferred(("rare", launch.shape), partial(run, plan, launch, variant))
+        job = Deferred(("rare", launch.shape, launch.leading), partial(run, plan, launch, variant))
         results.append(_in_time(plan, launch, job, jobs))
         if results[-1].verdict.kind != "passed":
             break

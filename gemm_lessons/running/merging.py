@@ -57,8 +57,9 @@ def _one_barrier(group: Sequence[Finding]) -> bool:
 def _together(group: Sequence[Finding]) -> Finding:
     if len(group) == 1:
         return group[0]
-    also = tuple((it.line, it.other_line) for it in group[1:])
-    return replace(group[0], also=also, count=sum(it.count for it in group))
+    also = {frozenset((it.line, it.other_line)): (it.line, it.other_line) for it in reversed(group)}
+    del also[frozenset((group[0].line, group[0].other_line))]
+    return replace(group[0], also=tuple(reversed(also.values())), count=sum(it.count for it in group))
 
 
 def place(finding: Finding) -> tuple[object, ...]:

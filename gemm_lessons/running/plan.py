@@ -14,12 +14,23 @@ from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gemm_lessons.course import Course, Lesson, Stub, read_source
+from gemm_lessons.course import Course, Lesson, Stub, read_source, tile_sizes
 from gemm_lessons.devices import Binaries, Device, Task
 from gemm_lessons.engine import GpuSpec
 from gemm_lessons.engine.process import Bounds, affordable
 from gemm_lessons.engine.records import Grid, dataclass
-from gemm_lessons.gemm import SCALARS, Alike, Problem, Shape, astuple, fresh_seed
+from gemm_lessons.gemm import (
+    SCALARS,
+    Alike,
+    BufferLayout,
+    FarProblem,
+    Leading,
+    Problem,
+    Shape,
+    astuple,
+    fresh_seed,
+    lay_out,
+)
 from gemm_lessons.running.builder import Workshop
 from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_checks
 from gemm_lessons.running.counted_shapes import hidden_and_counted, is_countable
@@ -86,6 +97,7 @@ class LaunchPlan:
     flat: bool = False
     alike: Alike | None = None
     turns: tuple[tuple[str, int], ...] = ()
+    leading: Leading = ()
 
     @property
     def is_counted(self) -> bool:
@@ -107,8 +119,16 @@ class LaunchPlan:
         """Return the problem with new inputs and the right answer."""
         return Problem(
             self.lesson.data, self.shape, seed, gaps=self.gaps, next_scalars=self.next_scalars, rare=self.rare,
-            sharp=self.sharp, flat=self.flat, alike=self.alike, turns=dict(self.turns),
+            sharp=self.sharp, flat=self.flat, alike=self.alike, turns=dict(self.turns), leading=self.leading,
         )  # fmt: skip
+
+    def layouts(self, seed: int) -> Mapping[str, BufferLayout]:
+        """Return how the problem's buffers are stored."""
+        data, far = self.lesson.data, self.sample or self.tile
+        if far is not None:
+            tiles = self.sample.tiles if self.sample else None
+            return FarProblem(data, self.shape, seed, tile_sizes(self.lesson), 1, tiles).layouts
+        return lay_out(data, self.shape, seed, gaps=self.gaps, rare=self.rare, leading=self.leading)
 
     def task(self, code: Binaries, problem: Problem) -> Task:
         """Return the task for a device."""
@@ -257,9 +277,9 @@ class RunPlan:
         shapes = (shape for shape in self.instead if shape not in planned)
         return tuple(self._launch(self.lesson, shape, "far", hidden=True) for shape in shapes)
 
-    def hidden_launch(self, shape: Shape, purpose: Purpose) -> LaunchPlan:
+    def hidden_launch(self, shape: Shape, purpose: Purpose, leading: Leading = ()) -> LaunchPlan:
         """Return one more launch of the lesson under test at a hidden shape."""
-        return self._launch(self.lesson, shape, purpose, hidden=True)
+        return self._launch(self.lesson, shape, purpose, hidden=True, leading=leading)
 
     def kernel(
         self,
@@ -297,10 +317,16 @@ class RunPlan:
         return KernelPlan(role, label, lesson, path, tuple(_with_turns(launches)), timed)
 
     def _launch(
-        self, lesson: Lesson, shape: Shape, purpose: Purpose, hidden: bool = False, gaps: bool = True
+        self,
+        lesson: Lesson,
+        shape: Shape,
+        purpose: Purpose,
+        hidden: bool = False,
+        gaps: bool = True,
+        leading: Leading = (),
     ) -> LaunchPlan:
         """Plan one launch. Known counters use the least gaps; gates may depend on a scalar being 0."""
-        launched = lesson.at(shape)
+        launched = lesson.at(shape, leading)
         return LaunchPlan(
             launched,
             shape,
@@ -312,6 +338,7 @@ class RunPlan:
             rare=hidden,
             sharp=shape == self._sharp,
             alike=self.alike.get(shape),
+            leading=leading,
         )
 
     @property

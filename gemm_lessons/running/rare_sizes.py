@@ -11,6 +11,7 @@ Where the host compiles a kernel for each shape, only shapes are taken for which
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -18,16 +19,19 @@ from math import prod
 
 from gemm_lessons.course import Lesson, read_source, tile_sizes
 from gemm_lessons.engine.compiler import names_in
-from gemm_lessons.gemm import SIZES, Shape, astuple
+from gemm_lessons.gemm import SIZES, Leading, Shape, astuple
 from gemm_lessons.judging import Built
 from gemm_lessons.running.counted_shapes import is_countable
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
-from gemm_lessons.running.size_candidates import hidden_candidates
+from gemm_lessons.running.size_candidates import hidden_candidates, leading_candidate
 
 MOST_SHAPES = 6  # shapes of a run
 MOST_SHAPES_OF_CHOICES = 4  # ... where the host chooses a kernel for each shape
 MOST_DEAR_SHAPES = 1  # ... of a lesson with several products for each of C's
-MOST_VARIANTS = 4  # of such kernels that are looked at
+MOST_OF_LEADING = (
+    2  # shapes of each such kernel that tests a leading dimension, even if those before it have used up all
+)
+MOST_VARIANTS = 4  # of such kernels that are looked at, and all that test leading dimensions
 MOST_NUMBERS = 32  # numbers that the code compares with
 MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
 TILES = 2  # K tiles of a shape that is counted, at least
@@ -39,45 +43,67 @@ def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[Launch
     lesson = plan.lesson
     most = MOST_SHAPES_OF_CHOICES if lesson.choices else MOST_SHAPES
     most = MOST_DEAR_SHAPES if lesson.shapes.products > 1 else most
-    known = [it.shape for it in plan.kernels[0].launches]
-    found: list[Shape] = []
-    for variant, layout in _some_variants(plan, built):
+    known = plan.kernels[0].launches
+    found: list[LaunchPlan] = []
+    for number, (variant, layout) in enumerate(_variants(plan, built)):
         for place in range(len(variant.code.counted)):
-            for shape in _new_shapes(plan, variant, layout, place, [*known, *found])[: most - len(found)]:
-                found.append(shape)
+            least = MOST_OF_LEADING if _leading_tested(plan, variant, place) else 0
+            if number >= MOST_VARIANTS and not least:
+                continue
+            new = _new_shapes(plan, variant, layout, place, [*known, *found])
+            for shape, leading in new[: max(least, most - len(found))]:
                 fills = not lesson.choices and is_countable(lesson, shape)
                 counted = fills and shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
-                launch = plan.hidden_launch(shape, "count" if counted else "check")
-                yield launch, replace(variant, lesson=launch.lesson, others=())
+                found.append(plan.hidden_launch(shape, "count" if counted else "check", leading))
+                yield found[-1], replace(variant, lesson=found[-1].lesson, others=())
 
 
-def _new_shapes(plan: RunPlan, variant: Built, layout: str, place: int, known: Sequence[Shape]) -> list[Shape]:
-    """Return shapes where one launch's decisions have an outcome of no ``known`` shape, most important first."""
+def _new_shapes(
+    plan: RunPlan, variant: Built, layout: str, place: int, known: Sequence[LaunchPlan]
+) -> list[tuple[Shape, Leading]]:
+    """Return shapes where one launch's decisions have an outcome of no ``known`` launch, most important first; with
+    leading dimensions if the code tests these."""
     lesson, simulator, code = plan.lesson, plan.device.simulator, variant.code.counted[place]
     words = words_of(plan) if lesson.choices else None
     numbers = simulator.numbers_compared(code)[:MOST_NUMBERS]
     layouts = (layout,) if lesson.choices else lesson.shapes.layouts
     candidates = hidden_candidates(lesson, plan.seed, numbers, layouts)
     every = numbers if lesson.choices else sorted({*numbers, *simulator.bounds_of_integers(code)[:MOST_NUMBERS]})
-    shapes = [*known, *candidates, *_of_numbers(lesson, every, layouts)]
-    its = lesson.launches[place].parameters
-    sizes = {at: [int(it.names[name]) for it in shapes] for at, name in enumerate(its) if name in SIZES}
-    grids = [lesson.at(it).grids(it)[place] for it in shapes] if simulator.reads_grid(code) else []
+    shapes = [*candidates, *_of_numbers(lesson, every, layouts)]
+    names = lesson.launches[place].parameters
+    tested = _leading_tested(plan, variant, place)
+    draw = random.Random(f"{lesson.name} leading {plan.seed}")
+    pairs = [(it, leading_candidate(lesson, it, numbers, draw) if tested else ()) for it in shapes]
 
-    def is_built(number: int) -> bool:
-        return not lesson.choices or named(lesson.at(shapes[number]), words) == named(variant.lesson, words)
+    def is_built(pair: tuple[Shape, Leading]) -> bool:
+        return not lesson.choices or named(lesson.at(*pair), words) == named(variant.lesson, words)
 
-    return [shapes[number] for number in simulator.rare_sizes(code, sizes, grids, len(known), is_built)]
+    if tested:  # most of what is drawn freely is for another variant
+        pairs = [it for it in pairs if it[1] and is_built(it)]
+    every_one = [*((it.shape, it.leading) for it in known), *pairs]
+    sizes = {at: [int(it.names[name]) for it, _ in every_one] for at, name in enumerate(names) if name in SIZES}
+    for at, source in tested.items():
+        sizes[at] = [*(it.layouts(plan.seed)[source].leading for it in known), *(dict(it)[source] for _, it in pairs)]
+    grids = [lesson.at(it).grids(it)[place] for it, _ in every_one] if simulator.reads_grid(code) else []
+    chosen = simulator.rare_sizes(code, sizes, grids, len(known), lambda number: is_built(every_one[number]))
+    return [every_one[number] for number in chosen]
 
 
-def _some_variants(plan: RunPlan, built: Built) -> list[tuple[Built, str]]:
+def _leading_tested(plan: RunPlan, variant: Built, place: int) -> dict[int, str]:
+    """Return which parameters of one launch are leading dimensions that the code tests, each with its buffer."""
+    its = [plan.lesson.data.parameter(name) for name in plan.lesson.launches[place].parameters]
+    compared = plan.device.simulator.parameters_compared(variant.code.counted[place])
+    return {at: it.source for at in compared if (it := its[at]) and it.kind == "leading"}
+
+
+def _variants(plan: RunPlan, built: Built) -> list[tuple[Built, str]]:
     """Return variants of the kernel whose code differs, and a layout of each: those with most launches."""
     launches = plan.kernels[0].launches
     number = Counter(it.lesson for it in launches)
     layouts = {it.lesson: it.shape.layout for it in launches}
     every = sorted((it for it in (built, *built.others) if it.lesson in layouts), key=lambda it: -number[it.lesson])
     by_code = {tuple(map(id, it.code.counted)): it for it in reversed(every)}
-    return [(it, layouts[it.lesson]) for it in reversed(by_code.values())][:MOST_VARIANTS]
+    return [(it, layouts[it.lesson]) for it in reversed(by_code.values())]
 
 
 def words_of(plan: RunPlan) -> frozenset[str] | None:

@@ -8,7 +8,7 @@ from itertools import combinations, product
 from math import lcm, prod
 
 from gemm_lessons.course import Lesson
-from gemm_lessons.gemm import SIZES, Shape, astuple
+from gemm_lessons.gemm import GAP, SIZES, Leading, Shape, astuple
 from gemm_lessons.running.drawing import ALIGNED, FULL, SAMPLED, SHALLOW, WIDEST, any_of, tile_of
 
 CANDIDATES = 2000  # shapes of which those are run whose sizes matter to a kernel ...
@@ -22,13 +22,16 @@ LONGEST_PERIOD = 4096
 SOMEWHAT_LARGE = 1 << 24  # multiply-adds of half of these shapes, at most
 ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 800, 900, 1000, 1024, 2000, 2048, 3000)
 RATIOS = (1, 1, 2, 3, 4, 8)
+TIGHT, LITTLE, APART, EQUAL = 0.2, 0.2, 0.3, 0.25  # shares of lines without gaps, with ...; of equal leading dimensions
+STORED = 1 << 24  # bytes of a buffer with gaps, at most
 
 
 def hidden_candidates(
     lesson: Lesson, seed: int, numbers: Sequence[int] = (), layouts: Sequence[str] = ()
 ) -> tuple[Shape, ...]:
     """Return many shapes, of which few are run: those whose sizes matter to a kernel. Those whose tiles are full, so
-    that they may be counted, come first, and among these the smallest.
+    that they may be counted, come first, among these those of three tiles or more along M and along N, and the
+    smallest.
 
     Sizes are drawn, or round, or a multiple of another size, or near one; near a multiple of a tile or of one of the
     ``numbers`` that the kernel's code compares sizes with; or near such a number, or as many tiles. Two are equal and
@@ -62,9 +65,10 @@ def hidden_candidates(
         if prod(its) <= SAMPLED and all(size <= limit for size, limit in zip(its, most, strict=True)):
             found[its[0], its[1], its[2]] = any_of(draw, layouts)
 
-    def order(sizes: tuple[int, int, int]) -> tuple[bool, int]:
+    def order(sizes: tuple[int, int, int]) -> tuple[bool, bool, int]:
         ragged = any(size < FULL * by * -(-size // by) for size, by in zip(sizes, sides, strict=True))
-        return ragged, prod(sizes)
+        narrow = any(size <= 2 * by for size, by in zip(sizes[:2], tile, strict=False))
+        return ragged, narrow, prod(sizes)
 
     return tuple(Shape(*sizes, layout=found[sizes]) for sizes in sorted(found, key=order))
 
@@ -117,3 +121,26 @@ def _near_multiple(draw: random.Random, step: int, period: int, remainders: Sequ
 
 def _a_little(draw: random.Random) -> int:
     return any_of(draw, (-1, 1, 2)) if draw.random() < ROUND else 0
+
+
+def leading_candidate(lesson: Lesson, shape: Shape, numbers: Sequence[int], draw: random.Random) -> Leading:
+    """Return leading dimensions for a shape: as short as can be, a little longer, up to thousands longer in steps that
+    keep lines aligned, or near a multiple of a number that the code compares with; or the same for all buffers."""
+    given = lesson.at(shape).data
+    its = [it for name, it in given.lay_out(shape.names, gap=0).items() if name in given.padded]
+    found = []
+    for it in its:
+        kind, step = draw.random(), GAP // it.element.size
+        leading = it.length
+        if TIGHT < kind < TIGHT + LITTLE:
+            leading += 1 + int(draw.random() * step)
+        elif kind < TIGHT + LITTLE + APART:
+            leading += step * int(2.0 ** (draw.random() * 10))
+        elif kind >= TIGHT:
+            period = any_of(draw, (*PERIODS, *numbers))
+            leading = -(-(leading + 1) // period) * period + any_of(draw, AROUND)
+        found.append(max(leading, it.length))
+    if draw.random() < EQUAL:
+        found = [max(found)] * len(found)
+    stored = all(it.lines * leading * it.element.size <= STORED for it, leading in zip(its, found, strict=True))
+    return tuple((it.name, leading) for it, leading in zip(its, found, strict=True)) if stored else ()

@@ -193,21 +193,32 @@ def bounds_of_integers(kernel: Kernel) -> tuple[int, ...]:
 def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple[int, ...]:
     """Return the numbers in the code from which the outcomes of these comparisons are computed: bounds, remainders and
     their divisors, factors, and the powers of two of masks and shifts."""
-    definitions = writers(kernel)
     found: set[int] = set()
-    waiting, seen = list(candidates), {it.index for it in candidates}
-    while waiting:
-        instruction = waiting.pop()
+    for instruction in _computed_from(kernel, candidates):
         for operand in instruction.operands:
             if isinstance(operand, Immediate) and not operand.is_float:
                 value = abs(int(operand.value))
                 found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
                 found |= {value + 1} if instruction.opcode == "and" else set()
-        more = (it for name in reads(instruction) for it in definitions[name] if it.index not in seen)
-        for other in more:
+    return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
+
+
+def parameters_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> frozenset[str]:
+    """Return the parameters from which the outcomes of these comparisons are computed."""
+    operands = (operand for it in _computed_from(kernel, candidates) if it.opcode == "ld" for operand in it.operands)
+    return frozenset(it.base.name for it in operands if isinstance(it, Address) and isinstance(it.base, Symbol))
+
+
+def _computed_from(kernel: Kernel, last: Sequence[Instruction]) -> Iterator[Instruction]:
+    """Yield instructions, and all those from which their values are computed."""
+    definitions = writers(kernel)
+    waiting, seen = list(last), {it.index for it in last}
+    while waiting:
+        instruction = waiting.pop()
+        yield instruction
+        for other in (it for name in reads(instruction) for it in definitions[name] if it.index not in seen):
             seen.add(other.index)
             waiting.append(other)
-    return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
 
 
 def rare_sizes(

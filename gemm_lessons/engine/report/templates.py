@@ -404,7 +404,7 @@ TEMPLATES: Mapping[str, str] = {
     "machine_dependent address": "where buffers are in memory decides what your kernel computes or which path it"
     " takes: a graded kernel must do the same at all addresses",
     "machine_dependent launches": "what an earlier launch left in a __device__ variable changes what your kernel"
-    " computes: a graded kernel must do the same at each launch",
+    " does: a graded kernel must do the same at each launch",
     "machine_dependent macro": "your kernel depends on {name}: a graded kernel must be the same on every day and in"
     " every folder",
     "clock": "the simulator has no clock: what the kernel reads counts instructions, so times mean nothing",

@@ -37,7 +37,13 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
-from gemm_lessons.engine.machine.block_classes import bounds_of_integers, numbers_compared, rare_blocks, rare_sizes
+from gemm_lessons.engine.machine.block_classes import (
+    bounds_of_integers,
+    numbers_compared,
+    parameters_compared,
+    rare_blocks,
+    rare_sizes,
+)
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
@@ -412,6 +418,12 @@ class Simulator:
         """Return the numbers in the code that decide what a comparison of sizes gives."""
         program = _program_of(compiled)
         return numbers_compared(program.kernel, program.uniform_comparisons)
+
+    def parameters_compared(self, compiled: Compiled) -> tuple[int, ...]:
+        """Return the indices of parameters that decide what a comparison gives which is the same in all threads."""
+        program = _program_of(compiled)
+        names = parameters_compared(program.kernel, program.uniform_comparisons)
+        return tuple(place for place, it in enumerate(program.kernel.parameters) if it.name in names)
 
     def bounds_of_integers(self, compiled: Compiled) -> tuple[int, ...]:
         """Return the numbers that the code compares integers with, whatever decides these."""
