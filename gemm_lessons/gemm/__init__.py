@@ -24,13 +24,13 @@ from gemm_lessons.engine.records import on_first_use
 
 if TYPE_CHECKING:
     from gemm_lessons.gemm.data import (
-        ALIKE, DRAWN, GAP, HELD, LAYOUTS, POINTER_SIZE, SCALARS, SIZES, Alike, BufferLayout, BufferSpec, DataSpec, Fill,
+        ALIKE, DRAWN, HELD, LAYOUTS, POINTER_SIZE, SCALARS, SIZES, Alike, BufferLayout, BufferSpec, DataSpec, Fill,
         Leading, Order, Parameter, Role, TensorMapSpec, leading_name, prototype,
     )  # fmt: skip
     from gemm_lessons.gemm.far import FarProblem, Sampled
     from gemm_lessons.gemm.formula import PROBABLE, Formula, Product, Value, constant_error, roundings
     from gemm_lessons.gemm.problem import (
-        DEFAULTS, EPILOGUE, GUARD_BYTE, GUARD_BYTES, Guarded, Problem, Trial, fresh_seed, lay_out, unit,
+        DEFAULTS, EPILOGUE, GUARD_BYTE, GUARD_BYTES, Guarded, Problem, Trial, fresh_seed, unit,
     )  # fmt: skip
     from gemm_lessons.gemm.profile import Movement, Subject, Work, tiles_of
     from gemm_lessons.gemm.rounding import DIVISION_ROUNDINGS, FUNCTION_ROUNDINGS

@@ -92,7 +92,7 @@ class Problem:
         self.seed = seed
         self._turns = dict(turns or {})
         self._told = {name: size + int(next_scalars) for name, size in shape.names.items()}
-        self.layouts = lay_out(data, shape, seed, self._told, gaps=gaps, rare=rare, leading=leading)
+        self.layouts = self.lay_out(data, shape, seed, self._told, gaps=gaps, rare=rare, leading=leading)
         sharp = sharp and self._can_be_sharp()
         rare = rare and not sharp
         random = np.random.default_rng([seed, shape.m, shape.n, shape.k])
@@ -120,6 +120,28 @@ class Problem:
             spread_exponents(
                 self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare
             )
+
+    @staticmethod
+    def lay_out(
+        data: DataSpec,
+        shape: Shape,
+        seed: int,
+        told: Mapping[str, int] | None = None,
+        *,
+        gaps: bool = False,
+        rare: bool = False,
+        leading: Leading = (),
+    ) -> dict[str, BufferLayout]:
+        """Return the layout of every buffer; ``leading``: buffers and their leading dimensions, where not drawn."""
+        layouts = data.lay_out(shape.names, told=told)
+        wider = dict(leading)
+        if gaps and not wider:
+            draw = np.random.default_rng([seed, *astuple(shape), GAPS])
+            if rare and not draw.integers(TIGHT):
+                return data.lay_out(shape.names, gap=0, told=told)
+            drawn = ((name, layouts[name]) for name in sorted(data.padded))
+            wider = {name: it.leading + FURTHER * _steps(draw, it, rare) for name, it in drawn}
+        return layouts | {name: replace(layouts[name], leading=it) for name, it in wider.items()}
 
     def _can_be_sharp(self) -> bool:
         """Tell whether sums are floats that are stored unchanged, of matrices without a batch."""
@@ -296,28 +318,6 @@ def unit(data: DataSpec) -> float:
 def _stacked(values: Array) -> Array:
     """Reshape (batch, rows, columns) to (batch rows, columns)."""
     return values.reshape(-1, values.shape[-1])
-
-
-def lay_out(
-    data: DataSpec,
-    shape: Shape,
-    seed: int,
-    told: Mapping[str, int] | None = None,
-    *,
-    gaps: bool = False,
-    rare: bool = False,
-    leading: Leading = (),
-) -> dict[str, BufferLayout]:
-    """Return the layout of every buffer of a problem; ``leading``: buffer and its leading dimension, if not drawn."""
-    layouts = data.lay_out(shape.names, told=told)
-    wider = dict(leading)
-    if gaps and not wider:
-        draw = np.random.default_rng([seed, *astuple(shape), GAPS])
-        if rare and not draw.integers(TIGHT):
-            return data.lay_out(shape.names, gap=0, told=told)
-        drawn = ((name, layouts[name]) for name in sorted(data.padded))
-        wider = {name: it.leading + FURTHER * _steps(draw, it, rare) for name, it in drawn}
-    return layouts | {name: replace(layouts[name], leading=it) for name, it in wider.items()}
 
 
 def _steps(draw: np.random.Generator, layout: BufferLayout, rare: bool) -> int:

@@ -29,7 +29,6 @@ from gemm_lessons.gemm import (
     Shape,
     astuple,
     fresh_seed,
-    lay_out,
 )
 from gemm_lessons.running.builder import Workshop
 from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_checks
@@ -128,7 +127,7 @@ class LaunchPlan:
         if far is not None:
             tiles = self.sample.tiles if self.sample else None
             return FarProblem(data, self.shape, seed, tile_sizes(self.lesson), 1, tiles).layouts
-        return lay_out(data, self.shape, seed, gaps=self.gaps, rare=self.rare, leading=self.leading)
+        return Problem.lay_out(data, self.shape, seed, gaps=self.gaps, rare=self.rare, leading=self.leading)
 
     def task(self, code: Binaries, problem: Problem) -> Task:
         """Return the task for a device."""

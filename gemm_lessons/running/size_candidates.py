@@ -8,7 +8,7 @@ from itertools import combinations, product
 from math import lcm, prod
 
 from gemm_lessons.course import Lesson
-from gemm_lessons.gemm import GAP, SIZES, Leading, Shape, astuple
+from gemm_lessons.gemm import SIZES, Leading, Shape, astuple
 from gemm_lessons.running.drawing import ALIGNED, FULL, SAMPLED, SHALLOW, WIDEST, any_of, tile_of
 
 CANDIDATES = 2000  # shapes of which those are run whose sizes matter to a kernel ...
@@ -127,11 +127,10 @@ def leading_candidate(lesson: Lesson, shape: Shape, numbers: Sequence[int], draw
     """Return leading dimensions for a shape: as short as can be, a little longer, up to thousands longer in steps that
     keep lines aligned, or near a multiple of a number that the code compares with; or the same for all buffers."""
     given = lesson.at(shape).data
-    its = [it for name, it in given.lay_out(shape.names, gap=0).items() if name in given.padded]
+    its = [it for name, it in given.lay_out(shape.names).items() if name in given.padded]
     found = []
     for it in its:
-        kind, step = draw.random(), GAP // it.element.size
-        leading = it.length
+        kind, step, leading = draw.random(), it.leading - it.length, it.length
         if TIGHT < kind < TIGHT + LITTLE:
             leading += 1 + int(draw.random() * step)
         elif kind < TIGHT + LITTLE + APART:
