@@ -718,8 +718,8 @@ def test_a_test_of_leading_dimensions_has_a_shape(condition: str, tmp_path: Path
     assert not isinstance(code, CompileFailed)
     found = [it for it, _ in launches_at_rare_sizes(plan, Built(variant, code))]
     assert bool(found) == bool(condition)
-    apart = [(it.shape, *(it.layouts(5)[name].leading for name in "ABC")) for it in (*launches, *found)]
-    assert any(LEADING[condition](*it) for it in apart)
+    apart = [(it.shape, [it.layouts(5)[name].leading for name in "ABC"]) for it in (*launches, *found)]
+    assert any(LEADING[condition](shape, *leading) for shape, leading in apart)
     assert all(named(it.lesson, words_of(plan)) == named(variant, words_of(plan)) for it in found)
     for launch in found[:1]:
         layouts = launch.problem(5).layouts

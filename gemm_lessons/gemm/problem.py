@@ -126,7 +126,7 @@ class Problem:
         data: DataSpec,
         shape: Shape,
         seed: int,
-        told: Mapping[str, int] | None = None,
+        told: Mapping[str, float] | None = None,
         *,
         gaps: bool = False,
         rare: bool = False,
