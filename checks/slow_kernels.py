@@ -1,5 +1,6 @@
 """Kernels that are hard for a vectorised simulator, and the time per lane instruction of each, in multiples of that of
-lesson thread_tile: ``python -m checks.slow_kernels``. The project's limit is twenty.
+lesson thread_tile: ``python -m checks.slow_kernels``. The project's limit is twenty. Also products of many warpgroups
+and threads that wait at an mbarrier, in seconds.
 
 A single warp exceeds the limit when it accesses memory. Twenty times a lesson's instruction is 1.5 us of processor time
 for the 32 lanes of a warp. A NumPy call on 32 numbers takes 0.2 to 0.3 us, and a call of a Python function 0.05, so the
@@ -113,6 +114,53 @@ extern "C" __global__ void k(const int *in, float *out)
     out[threadIdx.x] = x + y;
 }
 """
+# 64 products of each warpgroup, all of the same tiles: 0, 1/128, 2/128 ... in bfloat16.
+PRODUCTS = """
+extern "C" __global__ void k(const int *in, float *out)
+{
+    __shared__ __align__(1024) unsigned short tiles[2][64 * 64];
+    for (int i = threadIdx.x; i < 2 * 64 * 64; i += blockDim.x) tiles[0][i] = (i & 63) << 7;
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    float d[32] = {}, sum = 0;
+    const unsigned long long a = 1ull << 62 | 64ull << 32 | 1 << 16 | __cvta_generic_to_shared(tiles[0]) >> 4;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    for (int n = 0; n < 64; n++)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {NAMES}, %32, %33, 1, 1, 1, 0, 0;"
+                     : SUMS : "l"(a), "l"(a + 512));
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < 32; i++) sum += d[i];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+"""
+for word, one in (("NAMES", "%{}"), ("SUMS", '"+f"(d[{}])')):
+    PRODUCTS = PRODUCTS.replace(word, ", ".join(map(one.format, range(32))))
+# One thread computes, all wait for it.
+WAITS = """
+#define AT "r"((unsigned)__cvta_generic_to_shared(&bar))
+extern "C" __global__ void k(const int *in, float *out)
+{
+    __shared__ unsigned long long bar;
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: AT : "memory");
+    __syncthreads();
+    int sum = 0, over = 0;
+    if (threadIdx.x == 0) {
+        for (int n = 0; n < 3000; n++) sum = sum * 3 + in[n];
+        asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }" :: AT : "memory");
+    }
+    while (!over)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(over) : AT : "memory");
+    out[threadIdx.x] = sum;
+}
+"""
+# What a simulator may do one after the other: each is compared with the row before it.
+HOPPER = {
+    "64 products of 1 warpgroup": (PRODUCTS, 1, 128),
+    "64 products of 64 warpgroups": (PRODUCTS, 16, 512),
+    "32 threads wait at an mbarrier": (WAITS, 1, 32),
+    "1,024 threads wait at an mbarrier": (WAITS, 1, 1024),
+}
 # name: source, grid, block
 KERNELS: dict[str, tuple[str, int, int]] = {
     "add.rz.f64": (DOUBLES % "sum = __dadd_rz(sum, a); sum = __dadd_ru(sum, b);", 32, 256),
@@ -151,6 +199,17 @@ def lane_instructions_per_second(source: str, grid: int, block: int) -> float:
     return sum(launched.counters.opcodes.values()) * 32 / min(seconds)
 
 
+def seconds_of(source: str, grid: int, block: int) -> float:
+    """Processor time of the best of four launches."""
+    given, out, seconds = np.ones(1 << 16, np.int32), np.zeros(1 << 16, np.float32), []
+    for _ in range(4):
+        start = time.process_time()
+        launched = simulate(source, "k", grid, block, [given, out], arch="sm_90a")
+        seconds.append(time.process_time() - start)
+        assert launched.fault is None, launched.fault
+    return min(seconds)
+
+
 def lesson_speed() -> float:
     """The same for lesson thread_tile at 512^3, as ``checks.benchmark`` runs it."""
     simulate_lesson("thread_tile", 512)
@@ -170,6 +229,9 @@ def main(names: list[str]) -> None:
             times = lesson / speed
             mark = "" if times <= LIMIT else f"> {LIMIT}"
             print(f"{name:<32} {speed:.2e}   {times:6.1f} times {mark}", flush=True)
+    for name, kernel in HOPPER.items():
+        if not names or any(wanted in name for wanted in names):
+            print(f"{name:<34} {seconds_of(*kernel):.2f} s of processor time", flush=True)
 
 
 if __name__ == "__main__":

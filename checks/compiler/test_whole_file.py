@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -955,3 +957,20 @@ def test_a_host_header_is_not_the_reason_why_a_kernel_does_not_compile(tmp_path)
     with pytest.raises(CompileError) as told:
         engine.compile(source, "k", include_dirs=[tmp_path])
     assert str(told.value) == 'kernel.cu:2: identifier "SIZE" is undefined'
+
+
+def test_an_error_in_a_line_of_ones_own_is_told_not_the_name_that_it_defines(tmp_path: Path) -> None:
+    """Beside a library that -default-device compiles, lines with errors are left out, as those of the host are."""
+    (tmp_path / "lib.h").write_text(
+        "namespace lib { inline int two() { return 2; } struct One { int x; };\n"
+        "template <class T> __global__ void run(T *x) { x->x = two(); } }\n"
+    )
+    source = "#include <lib.h>\nusing Number = lib::{};\n"
+    x = np.zeros(1, np.int32)
+    simulate(source.format("One"), "lib::run<Number>", 1, 1, [x], include_dirs=[tmp_path])
+    assert x[0] == 2
+    with pytest.raises(CompileError) as failed:
+        simulate(source.format("Two"), "lib::run<Number>", 1, 1, [x], include_dirs=[tmp_path])
+    told = [(it.line, it.message) for it in failed.value.diagnostics if it.severity == "error"]
+    assert [line for line, _ in told] == [2], told
+    assert "Two" in told[0][1]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from checks.foreign import __main__ as command
-from checks.foreign import compare, fetch, inputs, launcher, manifest, runner, search, table
+from checks.foreign import compare, fetch, hopper, inputs, launcher, manifest, runner, search, table
 from gemm_lessons.engine.records.launch import Grid
 
 SOURCE = """
@@ -157,3 +157,47 @@ def test_launches_are_guessed_from_the_host_code(sources: Path) -> None:
     assert (case.entry, case.shape.block) == ("total<128>", (128, 1, 1))
     assert [str(a)[:4] for a in manifest.read(found["scale"]["row"]).arguments] == ["*f4:", "*f4:", "=f4:", "=i4:"]
     assert len(list(runner.run([case], sources))) == 1
+
+
+LIST = """
+[repositories]
+"someone/kernels" = "0123"
+[[kernel]]
+repository = "someone/kernels"
+name = "scale"
+file = "src/all.cu"
+entry = "scale"
+grid = [8]
+block = [128]
+args = "x=out f32[1000],y=f32[1000],factor=2,n=1000"
+expect = "x = 2 * y"
+shape = "1,000"
+[[kernel]]
+repository = "someone/kernels"
+name = "totals"
+file = "src/all.cu"
+entry = "totals<128>"
+grid = [4]
+block = [128]
+args = "out=inout zeros i32[1],given=i32[512]"
+values = {given = "np.arange(512)"}
+expect = "out = given.sum()"
+"""
+
+
+def test_launches_beside_numpy_are_a_list(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launches, results, written = (tmp_path / name for name in ("launches.toml", "results.json", "list.md"))
+    monkeypatch.setattr(hopper, "LIST", written)
+    command = [str(launches), str(results), "--sources", str(sources)]
+    launches.write_text(LIST)
+    assert hopper.main(command) == 0
+    assert hopper.main([*command, "--write"]) == 0
+    text = written.read_text()
+    assert "| someone/kernels | 0123 |" in text
+    assert "| someone/kernels | scale | 1,000 | 0 | none |" in text
+    assert "| someone/kernels | totals | all.cu:" in text
+    assert "no kernel is called totals" in text
+    launches.write_text(LIST.replace("2 * y", "4 * y").replace("totals<", "total<"))
+    assert hopper.main(command) == 1
+    found = json.loads(results.read_text())
+    assert [(row["right"], round(row["error"], 2)) for row in found.values()] == [(False, 0.5), (True, 0)]

@@ -101,6 +101,7 @@ class _Job:
     entry: str
     major: int
     read: set[str] = field(default_factory=set)  # files that the result depends on, by neutral names
+    of_its_own: list[nvrtc.Translation] = field(default_factory=list)  # errors in lines that the kernel's name needs
 
     def device_part(self) -> Result:
         """Return the first attempt that compiles; if there is none, the one whose errors explain the failure best."""
@@ -118,7 +119,7 @@ class _Job:
             if answer is not None and answer.ok:
                 return answer, ()
         found = self.with_libraries()
-        if found is not None and found[0].ok:
+        if found is not None and (found[0].ok or found[0] in self.of_its_own):
             return found
         whole = self._gathered(self.places)
         if found is not None and len(whole.text) > LARGEST:
@@ -203,8 +204,18 @@ class _Job:
         # No header of the host causes them: they are the kernel's own.
         tells = tells or not any(OF_THE_HOST.search(d.message) and not OF_THE_RUNTIME.match(d.message) for d in last)
         tells = tells or self._lacks_names_of_its_own(last, dropped)
-        told = failed[-1] if tells else failed[0]
+        self.of_its_own.extend(self._of_its_own(failed))
+        told = next(iter(self.of_its_own), failed[-1] if tells else failed[0])
         return told, self._left_out(told, whole.missing)
+
+    def _of_its_own(self, failed: Sequence[nvrtc.Translation]) -> Iterator[nvrtc.Translation]:
+        """Yield errors in lines of the user's own that define a name of the requested kernel: without these lines, only
+        that name is missing at the end."""
+        missing = self._undefined(failed[-1]) if self._only_name_fails(failed[-1]) else set()
+        for result in failed[:-1] if any(re.search(rf"\b{name}\b", self.source) for name in missing) else ():
+            own = [d for d in self._errors(result) if d.file == self.places.name and d.message != HOST_FUNCTION]
+            if own:
+                yield nvrtc.Translation(False, "\n".join(f"{d.file}({d.line}): error: {d.message}" for d in own))
 
     def compiled(self, text: str, options: Sequence[str] = ()) -> nvrtc.Translation | None:
         """Compile a text, with further options; None if the compiler crashes. Raise ``_Unfinished``."""
