@@ -135,8 +135,8 @@ def text_of(repositories: Mapping[str, str], results: Mapping[str, Any]) -> str:
             stopped.append([*cells, row["obstacle"]])
         else:
             marked = f", {len(row['inexact'])} marked" if row["inexact"] else ""
-            findings = "; ".join(row["findings"]) or "none"
-            ran.append([*cells, row["shape"], f"{row['error']:.1g}", findings, f"{len(row['counters'])}{marked}"])
+            findings = "; ".join(dict.fromkeys(row["findings"])) or "none"
+            ran.append([*cells, row["shape"], f"{row['error']:.2g}", findings, f"{len(row['counters'])}{marked}"])
     text = f"# Public Hopper kernels on the simulator\n\n{HEAD}\n"
     for head, rows in (
         ("repository | commit", [list(it) for it in repositories.items()]),
