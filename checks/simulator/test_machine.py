@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
+
+from gemm_lessons.engine.machine.machine import Machine
 
 TOGETHER = True
 
@@ -467,3 +471,25 @@ def test_what_no_lane_comes_to_is_bound_in_the_first_launch_alone(run, monkeypat
         counts.append(len(bound))
     assert counts[1] < counts[0] / 4
     assert counts[1] < counts[2] <= counts[0]
+
+
+STRIDED = """
+extern "C" __global__ void k(float *out, int n)
+{
+    __shared__ float s[64];
+    s[threadIdx.x] = n;
+    __syncthreads();
+    out[threadIdx.x * n] = s[63 - threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize(("stride", "fault"), [(1, None), (1000, "out_of_bounds")])
+def test_a_machine_ends_with_its_launch_and_not_with_the_next_garbage_collection(run, stride, fault):
+    gc.collect()
+    gc.disable()
+    try:
+        run(STRIDED, 1, 64, [np.zeros(64, np.float32), stride], fault=fault)
+        assert not [it for it in gc.get_objects() if type(it) is Machine]
+    finally:
+        gc.enable()

@@ -486,7 +486,7 @@ class _RequestedLaunch:
         try:
             machine.run()
         except Fault as problem:
-            fault = problem
+            fault = problem.with_traceback(None)  # which holds this frame, and so the machine
         except (OutOfTime, MemoryError) as end:
             return Launched(Counters(), fault=stopped(end, machine.now).finding, printed=machine.printer.result())
         counted = Counters()
