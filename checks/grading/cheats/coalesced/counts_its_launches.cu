@@ -1,5 +1,5 @@
 // cheat: answers kept: a count of launches that outlives them, one for each block: the first launch is lesson 01's
-// expect: gate_missed sectors_read
+// expect: faulted earlier launch
 __device__ int launches[4096];
 
 extern "C" __global__ void gemm(const float *A, const float *B, float *C, int M, int N, int K)
