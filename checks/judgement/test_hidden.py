@@ -951,6 +951,10 @@ READ = {
     "joined from the left": ("\n#define JOIN(a, b) a##b\nif (JOIN(__, TIME__)[4] == '7') acc = 1.0f;", "a macro"),
     "joined names": ("\n#define JOIN(a, b) a##_##b\nfloat JOIN(of, row) = 0.0f; acc += of_row;", ""),
     "earlier launch": ("if (again) acc = 1.0f; if (ends_last()) again = 1;", "what an earlier launch left"),
+    "work of a later launch": (
+        "if (again) for (int n = 0; n < K; n++) acc += 0.0f * A[(row * 7 + n) % (M * K)]; if (ends_last()) again = 1;",
+        "what an earlier launch left",
+    ),
     "counter that starts over": ("ends_last();", ""),
     "unused date": ("const char *t = __DATE__; (void)t;", ""),
 }
