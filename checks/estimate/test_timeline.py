@@ -221,6 +221,27 @@ def test_blocks_apart_wait_for_their_tiles_in_turn() -> None:
     assert 2 * multiplying < near < 0.9 * (2 * multiplying + HOPPER.l2)
 
 
+def test_a_store_to_local_memory_takes_l2_as_long_as_was_read() -> None:
+    """All of them pass L1: on all multiprocessors a store takes a share of L2, whatever it has room for."""
+    read = json.loads((FOLDER / "estimate/local_h200.json").read_text())
+    found = [it for name, it in read["clocks"].items() if " 132 blocks" in name]
+    each = clocks([("STL [R1], R8", FREE, None)] * 200, warps=8) / (200 * 8)
+    assert min(found) < each < max(found)
+    assert each == pytest.approx(median(found), rel=0.12)
+    assert clocks([("LDL R8, [R1]", replace(FREE, sets=0), None)] * 200, warps=8) / (200 * 8) < each / 3
+    counted = read["counted"]
+    assert counted["lts__t_sectors_op_write.sum"] >= 4 * counted["smsp__inst_executed_op_local_st.sum"], "every sector"
+
+
+def test_l2_is_asked_for_a_volatile_sector_each_time() -> None:
+    def busy(strong: bool) -> float:
+        touch = Traffic("global", True, 1, 1, (1, 2, 3, 4), strong=strong)
+        lines: list[Line] = [("LDG.E R8, [R2]", replace(FREE, sets=0), touch)] * 100
+        return play(trace(lines, 4), 1, H200).busy["l2"]
+
+    assert busy(True) == pytest.approx(400 * busy(False))
+
+
 def test_the_latency_of_dram_is_what_was_read_of_copied_tiles() -> None:
     read: dict[str, Any] = json.loads((FOLDER / "estimate/tiles_h200.json").read_text())["clocks"]
     longer = [

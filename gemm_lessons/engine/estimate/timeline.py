@@ -12,7 +12,8 @@
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
                  busy while it is written. Blocks that are apart find none of each other's tiles. With ``levels``, loads
-                 are read from banks, as those of shared memory, and return after earlier stores of parts of sectors
+                 are read from banks, as those of shared memory, and return after earlier stores of parts of sectors.
+                 Volatile loads find nothing in L1, and what is stored to local memory goes on to L2
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
     barrier      the last warp to arrive releases all: those of its block, or as many as a named barrier is for
@@ -671,6 +672,12 @@ class Multiprocessor:
             self.load_store = start + max(pipes.local * item.registers, pipes.request)
             self.moved["l1"] += self.load_store - start
             done = self.load_store + pipes.l1
+            if item.name == "STL":  # and through L1: L2 gets every store
+                taken = pipes.store * self.per_sector * SECTORS * item.registers
+                self.stores = max(self.stores, start) + taken
+                self.moved["l2"] += taken
+                block = warp // self.warps_per_block
+                self.over[block] = max(self.over[block], self.stores)
         else:  # a shuffle, or all lanes predicated off
             self.load_store = start + 1
             done = start + pipes.shared
@@ -708,7 +715,7 @@ class Multiprocessor:
             taken *= self.pipes.past * max(1.0, asked * SECTORS / len(touch.sectors))
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)
-            if there is None:
+            if there is None or touch.strong:
                 fetched += 1
                 self.port = max(self.port, start) + taken
                 self.moved["l2"] += taken

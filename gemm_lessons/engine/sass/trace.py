@@ -49,6 +49,7 @@ CLUSTER = ".reqnctapercluster"  # in PTX, if the kernel and not its launch gives
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
+STRONG = ".STRONG"  # of accesses that other threads must see, such as volatile ones
 SPREAD, GOLDEN = 16, 0.6180339887  # blocks whose work is compared, and the step between them / the grid
 NEAR = 0.05  # part of the average work within which a block counts as average
 ParsedKernel = Callable[[], "Kernel"]  # PTX, parsed when it is needed
@@ -104,6 +105,7 @@ class Traffic:
     atomic: bool = False
     partial: bool = False
     banked: int = 0
+    strong: bool = False
 
     @property
     def even(self) -> int:
@@ -547,6 +549,8 @@ class _Recorder(Walker):
             if beside is not None:
                 pairs = zip(found, self._written[d.index], strict=True)
                 found = [it and replace(it, written=written, past=past) for it, written in pairs]
+            elif STRONG in d.source.opcode and not is_shared:
+                found = [it and replace(it, strong=True) for it in found]
             if d.name in ("LD", "ST", "ATOM", "RED") and (
                 before := self._log[-1][2].get(d.index)
             ):  # counted as shared memory first
