@@ -171,7 +171,7 @@ class Bench:
         sizes = {"M": m, "N": n, "K": k, "lda": a.shape[1], "ldb": b.shape[1], "ldc": n}
         known = {"A": a, "B": b, "C": c, **{size: self.np.int32(value) for size, value in sizes.items()}, **more}
         if self.table.relu_bias:
-            known |= {"bias": self.bias(c)}
+            known |= {"bias": self.bias(c), "alpha": self.np.float32(1), "beta": self.np.float32(0)}
         known |= self.scratch_of(lesson, shape)
         known |= self.tensor_maps(lesson, shape, known)
         known |= self.textures_of(lesson, known)

@@ -18,7 +18,8 @@ from typing import Any
 from checks.course.bench import Bench, Call, in_a_row, kind_of, row_of
 from checks.course.tables import WARM, Problem
 
-LIBRARY = {"fp8": "torch fp8", "int8": "torch int8", "tf32": "cublas"}  # the row that percents are of, by table
+# The row that percents are of, by table.
+LIBRARY = {"fp8": "torch fp8", "slow_edits_fp8": "torch fp8", "int8": "torch int8", "tf32": "cublas"}
 PROMOTED = "torch promoted"
 ALLOWED = {"int8": 0.0, "tf32": 2e-4}  # relative errors; tf32 loses most if all numbers are positive
 UNSCALED = 128  # k and columns that have one scale

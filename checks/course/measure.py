@@ -99,7 +99,7 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
         rows += shown(measure_problem(bench, problem, ceilings.get(problem.kind, 0.0)))
     if table.precise:
         add_errors(rows, bench, table.precise)
-    if table.name == fp64.TABLE:
+    if table.name in fp64.TABLES:
         fp64.add_errors(rows, bench)
     return rows
 

@@ -73,7 +73,7 @@ def besides(table: Table) -> set[str]:
         *({measure.IN_FLOAT32} if table.precise else ()),
         *({TORCH} if table.torch else ()),
         *({HGEMM} if table.hgemm else ()),
-        *({of_bytes.PROMOTED} if table.name == "fp8" else ()),
+        *({of_bytes.PROMOTED} if of_bytes.LIBRARY.get(table.name) == "torch fp8" else ()),
         *(made_of_two | reading if table.name == epilogues.TABLE else ()),
     }
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from checks.course.tables import STORED, Table, tables
+from checks.course.tables import ROOT, STORED, Table, tables
 from checks.estimate.table import PAGE, estimated, hidden, rewritten
 from checks.usage import help_if_asked
 from gemm_lessons.authoring.numbers import table_of
+from gemm_lessons.course.folder import Course
 
-TABLES = ("slow_edits", "slow_edits_halves")
+TABLES = tuple(name for name in tables() if name.startswith("slow_edits"))
 SAME = 0.02  # speeds within this of 1 count as equal to the reference
 NEAR = 0.10  # largest difference of the two speeds
 
@@ -31,7 +32,7 @@ class Edit:
 
     lesson: str
     name: str
-    size: int
+    size: str
     measured: float
     estimate: float
 
@@ -43,11 +44,12 @@ class Edit:
         return same and abs(measured - estimate) <= NEAR
 
 
-def edits(table: Table, lessons: Iterable[str] = ()) -> Iterator[Edit]:
+def edits(table: Table, wanted: Collection[str] = ()) -> Iterator[Edit]:
     """Every edit of a table, of these lessons or of all."""
-    rows = json.loads((STORED / table.file).read_text())["rows"]
-    times: dict[tuple[str, int], tuple[float, float]] = {}
-    wanted = frozenset(lessons)
+    layout = f" {table.layouts[0]}" if table.layouts else ""
+    stored = json.loads((STORED / table.file).read_text())["rows"]
+    rows = [{**row, "kernel": row["kernel"].removesuffix(layout), "size": f"{row['size']}{layout}"} for row in stored]
+    times: dict[tuple[str, str], tuple[float, float]] = {}
     for kernel in table.kernels():
         lesson = kernel.name.split()[0]
         if wanted and lesson not in wanted:
@@ -74,9 +76,17 @@ def page_table(found: Sequence[Edit]) -> str:
     return table_of(["edits of", "told", "points apart, median", "largest", "which"], rows)
 
 
+def all_edits(lessons: Iterable[str] = ()) -> list[Edit]:
+    """The edits of these lessons or of all, as the course orders them."""
+    order = [name[3:] for name in Course(ROOT).names]
+    wanted = frozenset(lessons)
+    return sorted(
+        (it for name in TABLES for it in edits(tables()[name], wanted)), key=lambda it: order.index(it.lesson)
+    )
+
+
 def main() -> None:
-    lessons = [it for it in sys.argv[1:] if it != "--write"]
-    found = [it for name in TABLES for it in edits(tables()[name], lessons)]
+    found = all_edits(it for it in sys.argv[1:] if it != "--write")
     if "--write" in sys.argv:
         PAGE.write_text(rewritten(PAGE.read_text(), {"edits": page_table(found)}))
         return

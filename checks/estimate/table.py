@@ -114,10 +114,13 @@ def variants() -> Iterator[Compared]:
 def estimated(kernel: Kernel, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
     """The rows of this kernel, each with the estimate for its size. A row's ``side`` is M = N; else M = N = K."""
     mine = [row for row in rows if row["kernel"] == kernel.name]
-    if kernel.lesson.data.maps or (len(kernel.lesson.launches) > 1 and kernel.lesson.choices):
+    if kernel.lesson.data.maps or len(kernel.lesson.launches) > 1:
         yield from of_several_launches(kernel, mine)
         return
-    shapes = [Shape(row.get("side", row["size"]), row.get("side", row["size"]), row["size"]) for row in mine]
+    shapes = [shape_of(str(row["size"])) for row in mine]
+    shapes = [
+        replace(it, m=row.get("side", it.m), n=row.get("side", it.n)) for it, row in zip(shapes, mine, strict=True)
+    ]
     gpu, profiles = GPUS["h200"], {}
     for row, shape in zip(mine, shapes, strict=True):
         [fixed] = kernel.chosen([shape])  # by the host, for this size
@@ -171,7 +174,7 @@ def splits() -> Iterator[Compared]:
 def of_several_launches(
     kernel: Kernel, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-    """The same for a lesson with tensor maps, or whose host launches several kernels that depend on the size."""
+    """The same for a lesson with tensor maps or several launches."""
     for row in rows:
         shape = shape_of(str(row["size"]))
         [chosen] = kernel.chosen([shape])
