@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from gemm_lessons.course import CommandError
-from gemm_lessons.engine.costs import BANKS, SECTOR, WARP, WORD
+from gemm_lessons.engine.costs import BANKS, SECTOR, WORD
+from gemm_lessons.engine.hardware import WARP
 from gemm_lessons.engine.pictures import CHUNK_BYTES, Cell, Chunk, Request, Share, TilePicture, bank_map
 from gemm_lessons.engine.records import TABLED
 from gemm_lessons.report.console import numbers, plain_table, words

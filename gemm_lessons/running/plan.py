@@ -415,7 +415,7 @@ def _stub_of(lesson: Lesson) -> Stub:
     """Return the stub with the TODOs of the kernels that are launched."""
     if not lesson.stub_path.is_file():
         return Stub()
-    return Stub.of(read_source(lesson.stub_path)).of_kernels(launch.entry for launch in lesson.launches)
+    return Stub.of(read_source(lesson.stub_path)).of_kernels([launch.entry for launch in lesson.launches])
 
 
 def _blocks(lesson: Lesson, shape: Shape) -> int:

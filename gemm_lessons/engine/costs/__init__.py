@@ -14,7 +14,7 @@ from gemm_lessons.engine.records import on_first_use
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.costs import banks
-    from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WARP, WORD, AccessKind
+    from gemm_lessons.engine.costs.banks import BANKS, SECTOR, WORD, AccessKind
     from gemm_lessons.engine.costs.tally import Sums
 else:
     __getattr__ = on_first_use(__name__)
