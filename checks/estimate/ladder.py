@@ -208,14 +208,15 @@ def compared(
     gpu: str, steps: Sequence[Step] = STEPS, sizes: Sequence[int] = SIZES[1:], *, on_end: bool = True
 ) -> Iterator[Compared]:
     """Yield estimates beside the stored readings: of launches back to back, or of one queued after another kernel."""
-    from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
+    from gemm_lessons.engine.estimate.chip import BETWEEN_US, LAUNCH_US, NEXT_US
     from gemm_lessons.engine.hardware.sheets import GPUS
 
+    begins = BETWEEN_US if on_end else NEXT_US
     speeds = measured(gpu, on_end)
     for step in steps:
         for size in sizes:
             found = step.estimate(size, GPUS[gpu], on_end=on_end)
-            speed = tera(size, found.time_us - LAUNCH_US + NEXT_US)
+            speed = tera(size, found.time_us - LAUNCH_US + begins)
             cublas = speeds["cublas", size]
             yield Compared(gpu, step, size, speed, speeds[str(step.number), size], cublas, found.clock_ghz)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemm_lessons.engine.estimate.chip import NEXT_US, SLOW, Clocked, Load, paced
+from gemm_lessons.engine.estimate.chip import BETWEEN_US, SLOW, Clocked, Load, paced
 from gemm_lessons.engine.hardware.sheets import GPUS
 
 H200 = GPUS["h200"]
@@ -30,7 +30,7 @@ def test_products_lower_the_clock_until_the_power_is_what_it_may_be() -> None:
     assert pace.watts == pytest.approx(POWER.most_watts, abs=0.1)
     # 132 multiprocessors, an energy that falls with the clock, as often as the clock; a pause until the next launch
     squared = (POWER.most_watts - POWER.idle_watts) / (132 * POWER.product_joules) * POWER.clock_hz
-    working = pace.seconds / (pace.seconds + NEXT_US / 1e6)
+    working = pace.seconds / (pace.seconds + BETWEEN_US / 1e6)
     assert pace.clock_hz == pytest.approx((squared / working) ** 0.5, rel=1e-3)
     assert pace.seconds == pytest.approx(MILLION / pace.clock_hz)
 

@@ -13,6 +13,7 @@ import pytest
 from checks.compiling import must_compile
 from checks.readings import FOLDER
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
+from gemm_lessons.engine.estimate.chip import BETWEEN_US, LAST_US
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
 from gemm_lessons.engine.estimate.timeline import MainLoop, Multiprocessor, play, play_apart, run
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
@@ -23,7 +24,6 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 
 H200 = GPUS["h200"]
 HOPPER = pipes_of(H200)
-BOX_SECTOR = HOPPER.box_near + HOPPER.box_near_ns * H200.clock_hz / 1e9
 FREE = Control(stall=1, sets=None, reads=None, waits=())
 Line = tuple[str, Control, Touch | None]
 
@@ -489,26 +489,38 @@ def test_latencies_are_those_read_on_hardware() -> None:
     assert max(rates.values()) == pytest.approx(H200.l2_bytes_per_s / 1e9, rel=0.01)
 
 
-def test_sectors_of_boxes_take_the_clocks_that_were_read_at_three_clocks_of_the_chip() -> None:
-    """With many boxes in flight, shared as by the blocks of a product: alone, and beside products that lower the clock.
+def test_boxes_take_the_clocks_that_were_read_where_l2_holds_them() -> None:
+    """Up to 64 KB of boxes in flight in each of 132 blocks, whoever shares them. Nearly the same at a lower clock.
 
-    Where L2 does not hold the matrices, a sector takes longer than there, and less long than one that nobody shares.
+    Where L2 does not hold the matrices, a sector takes longer than one that is shared, and less long than one that
+    nobody shares.
     """
     read = json.loads((FOLDER / "estimate/flights_h200.json").read_text())["read"]
-    flights = ("8 x 8 KB", "4 x 16 KB", "8 x 16 KB", "4 x 32 KB")
-
-    def sectors(kind: str, beside: str) -> list[tuple[float, float]]:
-        found = [read[f"{flight}, 132 blocks, {kind}{beside}"] for flight in flights]
-        return [(it["ghz"], 32 / it["bytes"]) for it in found]
-
-    alone, *_, hottest = ways = ("", ", products of zeros", ", products of random numbers")
-    tiles = [it for way in ways for it in sectors("tiles", way)]
-    line = linear_regression(*zip(*tiles, strict=True))
-    assert (HOPPER.box_near, HOPPER.box_near_ns) == pytest.approx((line.intercept, line.slope), rel=0.02)
-    shared, apart = (mean(it[1] for it in sectors(kind, hottest)) for kind in ("tiles", "own"))
+    flights = [(slots, size) for size in (8, 16, 32) for slots in (1, 2, 3, 4, 6, 8) if slots * size <= 64]
+    ways = [(slots, size, kind) for slots, size in flights for kind in ("tiles", "pairs", "same")]
+    sectors = [slots * size * 32 for slots, size, _ in ways]
+    line = linear_regression(
+        sectors, [read[f"{n} x {size} KB, 132 blocks, {kind}"]["clocks"] for n, size, kind in ways]
+    )
+    assert (HOPPER.box_near, HOPPER.box_sector_near) == pytest.approx((line.intercept, line.slope), rel=0.02)
+    beside = "4 x 16 KB, 132 blocks, {}, products of random numbers"
+    shared, apart = (32 / read[beside.format(kind)]["bytes"] for kind in ("tiles", "own"))
     assert shared < HOPPER.box_sector < apart
-    slow, fast = (mean(32 / took * ghz for ghz, took in sectors("own", way)) for way in (hottest, alone))
-    assert slow == pytest.approx(fast, rel=0.02), "bytes per nanosecond"
+
+
+def test_tiles_are_stored_at_the_rate_that_was_read_while_all_store() -> None:
+    """Lines of one sector, of part of one, and of four."""
+    found = json.loads((FOLDER / "estimate/ends_h200.json").read_text())
+    read = {name.removesuffix(", 128 blocks"): it["each"] / 2048 for name, it in found["stores"].items()}
+    line, sector, part = HOPPER.stored_line_ns, HOPPER.stored_sector_ns, HOPPER.stored_part_ns
+    assert read["16 bytes of a row"] == pytest.approx(2 * (line + part), rel=0.02), "twice as many lines"
+    assert read["32 bytes of a row"] == pytest.approx(line + sector, rel=0.02)
+    assert read["whole lines"] == pytest.approx(line / 4 + sector, rel=0.02)
+    assert read["boxes"] == pytest.approx(line / 4 + sector, rel=0.02)
+    few = [it["one"] - it["each"] for name, it in found["stores"].items() if "128" not in name]
+    assert pytest.approx(mean(few) / 1e3, abs=0.05) == LAST_US
+    launches = {name: us for name, us in found["launches"].items() if "132" in name}
+    assert list(launches.values()) == pytest.approx([BETWEEN_US] * 2, rel=0.02), "clusters start as fast as blocks"
 
 
 def signal(told: Signal, sets: int | None = None) -> Line:
@@ -525,9 +537,9 @@ def test_a_phase_is_over_when_all_have_arrived_and_the_box_is_there() -> None:
     ]
     then: Line = ("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None)
     took = clocks([made, *sent, awaited, then])
-    assert took == pytest.approx(HOPPER.box + BOX_SECTOR * sectors + HOPPER.look, abs=10)
+    assert took == pytest.approx(HOPPER.box_near + HOPPER.box_sector_near * sectors + HOPPER.look, abs=10)
     before = signal(Signal("awaited", 8, parity=1), sets=0)
-    assert clocks([made, *sent, before, then]) < HOPPER.box / 2, "the phase before the first"
+    assert clocks([made, *sent, before, then]) < HOPPER.box_near / 2, "the phase before the first"
     late = [made, *sent, awaited, then, signal(Signal("awaited", 8, parity=1), sets=0), then]
     with pytest.raises(Uncountable, match="do not end"):
         clocks(late)
@@ -558,6 +570,12 @@ def test_blocks_of_a_cluster_meet_at_its_barrier() -> None:
     assert took.clocks == pytest.approx(500 + HOPPER.cluster + 2 * HOPPER.cluster_warp, abs=10)
     ended = play(cluster([*met, *ffma(500), ("EXIT", FREE, None)], 2, 2), 1, H200).clocks
     assert ended == pytest.approx(500 + 500 + HOPPER.cluster + HOPPER.cluster_warp, abs=10), "an ended block arrives"
+    stored: Line = ("STG [R2], R4", FREE, Traffic("global", False, 8, 8, range(8), partial=True))
+    product = grouped(256)  # with which stores take L2's own time
+    all_of = [product, *[stored] * 50, *met, then]
+    took = play(cluster(all_of, 1, 0), 1, H200)
+    stores = 50 * 8 * (HOPPER.stored_line_ns + HOPPER.stored_part_ns) * H200.clock_hz / 1e9
+    assert took.clocks == pytest.approx(stores + HOPPER.cluster + HOPPER.cluster_warp, abs=30), "after what it stored"
 
 
 def test_a_box_for_two_blocks_comes_to_both_and_an_arrival_at_another_block_takes_longer() -> None:
@@ -568,9 +586,9 @@ def test_a_box_for_two_blocks_comes_to_both_and_an_arrival_at_another_block_take
     announced = signal(Signal("arrived", 8, 1, 2 * 32 * sectors))
     copied: Line = ("UTMALDG.2D.MULTICAST [UR4], [UR6], UR8", FREE, box)
     took = play(cluster([made, announced, *ffma(5), copied, signal(Signal("awaited", 8), sets=0), then], 1, 0), 1, H200)
-    alone = HOPPER.box + HOPPER.multicast + HOPPER.look
-    assert took.clocks == pytest.approx(alone + 2 * BOX_SECTOR * sectors, abs=15), "each block gets both"
-    assert took.busy["l2"] == pytest.approx(2 * BOX_SECTOR * sectors)
+    alone = HOPPER.box_near + HOPPER.multicast + HOPPER.look
+    assert took.clocks == pytest.approx(alone + 2 * HOPPER.box_sector_near * sectors, abs=15), "each block gets both"
+    assert took.busy["l2"] == pytest.approx(2 * HOPPER.box_sector_near * sectors)
 
     def pair(to: tuple[int, ...]) -> float:
         both, awaited = signal(Signal("made", 8, 2)), signal(Signal("awaited", 8), sets=0)

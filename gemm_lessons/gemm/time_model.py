@@ -42,9 +42,9 @@ from functools import partial
 from gemm_lessons.engine import GpuSpec
 from gemm_lessons.engine.estimate import (
     CAUSES,
+    LAST_US,
     LAUNCH_US,
     NEXT_US,
-    SLOW,
     Cause,
     Clocked,
     LineShare,
@@ -76,9 +76,9 @@ __all__ = [
 ]
 
 L2_SHARE = 0.8  # usable fraction of the L2 cache for operands
-# Fraction fetched again, of bytes that blocks could share and L2 does not hold, when DRAM is always busy: 0.7 to 0.9
-# with the copies of the ladder's second and third step alone, counted by Nsight Compute (ladder_h200.json).
-DRIFT = 0.7
+# How fast blocks drift apart the more DRAM is busy: fitted to times of the ladder, and within two standard errors of
+# what Nsight Compute counted for steps 2 to 4 at 8192, with products and without (``counted`` in ladder_h200.json).
+DRIFT = 3.66
 SHORT = 0.02  # fraction of a block's time outside the main loop; below this, overlap with the next block is ignored
 
 
@@ -144,13 +144,14 @@ def estimate_at(
         if between and (short or profile.staying):
             parts["latency"] -= between * profile.overlap(gpu) / microsecond
             parts["latency"] = max(parts["latency"], parts[busiest])
+        if work.grouped:
+            parts["latency"] += LAST_US
         return parts, busiest
 
     parts, busiest = units(gpu)
     if work.grouped and gpu.power is not None:
         count = math.prod(tiled) if profile.staying else blocks
-        slow = units(slowed(gpu))[0] if near else {name: time / SLOW for name, time in parts.items()}
-        clocked = Clocked(parts, slow, gpu.clock_hz)
+        clocked = Clocked(parts, units(slowed(gpu))[0] if near else None, gpu.clock_hz)
         load = Load(
             clocked.working,
             count * work.grouped * pipes_of(gpu).grouped,
@@ -341,15 +342,18 @@ def _drifting_bytes(
     """Return the bytes of ``_dram_bytes`` for blocks that copy far ahead, in the order in which they take their tiles.
 
     ``busy``: the fraction of time that DRAM is busy. The larger it is, the further blocks drift apart that could share
-    boxes.
+    boxes. What fits into L2 remains there when the launch is repeated.
     """
     traffic, tiles = profile.traffic, math.prod(grid)
     operands, c = traffic.read(shape), traffic.written(shape)
+    if operands + c <= L2_SHARE * l2_bytes:
+        return 0.0
     in_flight = min(in_flight, tiles)
     boxes = None if _in_l2(profile, shape, l2_bytes) else profile.boxes(shape, in_flight)
     if boxes is None:
         return _dram_bytes(profile, shape, grid, in_flight, l2_bytes)
     each = tiles / in_flight * shape.k
     together = max(operands, each * boxes.distinct)
-    missed = 1 - L2_SHARE * l2_bytes / (operands / traffic.planes)
-    return together + max(each * boxes.apart - together, 0.0) * DRIFT * missed * busy**2 + c
+    held = min(1.0, L2_SHARE * l2_bytes / (boxes.distinct * shape.k))  # of K: so far blocks may drift apart
+    again = (1 - held) * math.exp(-DRIFT * held * (1 / busy - 1)) if busy else 0.0
+    return together + max(each * boxes.apart - together, 0.0) * again + c

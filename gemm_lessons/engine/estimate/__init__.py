@@ -18,7 +18,7 @@ from gemm_lessons.engine.records import on_first_use
 if TYPE_CHECKING:
     from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
     from gemm_lessons.engine.estimate.chip import (
-        HEATING, LAUNCH_US, NEXT_US, SLOW, Clocked, Load, at_pace, at_work, limiter_of, slowed,
+        HEATING, LAST_US, LAUNCH_US, NEXT_US, Clocked, Load, at_pace, at_work, limiter_of, slowed,
     )  # fmt: skip
     from gemm_lessons.engine.estimate.items import BOX, GROUPED, grouped_columns, unknown_units
     from gemm_lessons.engine.estimate.recording import Recording, record

@@ -20,6 +20,10 @@ from gemm_lessons.engine.records.frozen import dataclass
 
 LAUNCH_US = 6.5  # an empty kernel between two CUDA events, H200 idle: 5.9 and 7.0 in two readings of checks/readings
 NEXT_US = 2.7  # of a launch that follows another: launch_queued_us of checks/readings/estimate/h200.json
+BETWEEN_US = 1.42  # from the end of a launch to the next one's start, on end: launches in ends_h200.json there
+# After products of warpgroups: from the last store until L2 has it. There, a tile alone takes 0.9 to 1.7 us more than
+# each of 16 in a row, 1.2 in the mean, where few enough multiprocessors store that L2 is not the limit.
+LAST_US = 1.2
 HOT = 0.75  # share of the multiprocessors whose tensor cores lower the clock: half of an H200's do not, 128 of 132 do
 HEATING = ("HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA")  # products that lower the clock; those in fp64 do not
 BUSY = 0.75  # a unit that is busy for at least this share of the time counts as the bottleneck
@@ -50,8 +54,8 @@ class Load:
     """A launch's work: busy clocks of all tensor cores together, and bytes from L2.
 
     ``working``: seconds of the fullest multiprocessor, given its clock. ``dram_bytes``: bytes of DRAM, given the
-    fraction of the time in which DRAM is busy. ``on_end``: launches follow each other, with ``NEXT_US`` between them in
-    which nothing works; else it is a single launch after a pause.
+    fraction of the time in which DRAM is busy. ``on_end``: launches follow each other, with ``BETWEEN_US`` between them
+    in which nothing works; else it is a single launch after a pause.
     """
 
     working: Callable[[float], float]
@@ -94,15 +98,17 @@ def slowed(gpu: GpuSpec) -> GpuSpec:
 
 @dataclass(frozen=True)
 class Clocked:
-    """Microseconds of each unit at any clock, from those at ``clock_hz`` and at ``SLOW`` of it."""
+    """Microseconds of each unit at any clock, from those at ``clock_hz`` and ``SLOW`` of it (None: as many clocks)."""
 
     fast: Mapping[str, float]
-    slow: Mapping[str, float]
+    slow: Mapping[str, float] | None
     clock_hz: float
 
     def at(self, clock_hz: float) -> dict[str, float]:
         """Return the microseconds of each unit; its clocks are on the line through those at the two clocks."""
         relative = clock_hz / self.clock_hz
+        if self.slow is None:
+            return {name: time / relative for name, time in self.fast.items()}
         weight = (relative - SLOW) / (1 - SLOW)
         return {
             name: (weight * time + (1 - weight) * SLOW * self.slow[name]) / relative for name, time in self.fast.items()
@@ -131,4 +137,4 @@ def _at(load: Load, gpu: GpuSpec, clock_hz: float) -> Pace:
         busy = fetching / seconds
     scaled = power.product_joules * load.tensor_clocks + power.l2_joules * load.l2_bytes
     joules = scaled * clock_hz / power.clock_hz + power.dram_joules * moved
-    return Pace(clock_hz, seconds, power.idle_watts + joules / (seconds + NEXT_US / 1e6 * load.on_end), moved)
+    return Pace(clock_hz, seconds, power.idle_watts + joules / (seconds + BETWEEN_US / 1e6 * load.on_end), moved)

@@ -28,6 +28,7 @@ from gemm_lessons.engine.estimate.causes import Cause, LineShare, lines_of, shar
 from gemm_lessons.engine.estimate.chip import (
     BUSY,
     HEATING,
+    LAST_US,
     LAUNCH_US,
     Clocked,
     Load,
@@ -240,7 +241,8 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
 
         def units(gpu: GpuSpec) -> tuple[dict[str, float], str, LaunchBytes]:
             levels, moved = levels_of(sampled, grid.blocks, shared, launch.memory(), gpu)
-            return *_of_multiprocessor(sampled, launch.per_sm, resident, gpu, levels), moved
+            parts, busiest = _of_multiprocessor(sampled, launch.per_sm, resident, gpu, levels)
+            return parts | {"latency": parts["latency"] + LAST_US * bool(grouped_columns(trace))}, busiest, moved
 
         parts, busiest, moved = units(gpu)
     if gpu.power is not None and grouped_columns(trace):

@@ -237,9 +237,12 @@ class Multiprocessor:
         self.woken = False  # warps of other schedulers
         self.pipes = pipes_of(gpu)
         self.beyond = self.pipes.dram * from_dram  # clocks
-        self.box = self.pipes.box + self.beyond
-        near = self.pipes.box_near + self.pipes.box_near_ns * gpu.clock_hz / 1e9
-        self.box_sector = self.pipes.box_sector if from_dram else near
+        self.box = self.pipes.box + self.beyond if from_dram else self.pipes.box_near
+        self.box_sector = self.pipes.box_sector if from_dram else self.pipes.box_sector_near
+        self.stored_line = self.pipes.stored_line_ns * gpu.clock_hz / 1e9
+        self.stored_sector = [
+            ns * gpu.clock_hz / 1e9 for ns in (self.pipes.stored_sector_ns, self.pipes.stored_part_ns)
+        ]
         # Clocks of a load that misses L1.
         self.missed = max(self.pipes.alone, self.pipes.l2) if loads_from_dram else self.pipes.l2
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
@@ -267,7 +270,8 @@ class Multiprocessor:
         self.load_store = 0.0  # free from
         self.sending = 0.0  # as the next one: st.async and red.async
         self.port = 0.0
-        self.stores = self.partly = 0.0  # all stores, and those of less than whole sectors, have left by
+        # All stores, those that threads execute, and those of less than whole sectors have left by:
+        self.stores = self.executed = self.partly = 0.0
         self.wave = max(self.begun, 1)  # warps that are resident together
         # In L1 or in flight: from when; of the warps that share tiles and asked last.
         self.sectors: dict[int, float] = {}
@@ -571,10 +575,12 @@ class Multiprocessor:
             self.ready[warp] = NEVER
 
     def _met_cluster(self, block: int, time: float) -> bool:
-        """Complete a cluster barrier's phase if all warps have arrived or ended. Return whether warps continue."""
+        """Complete a cluster barrier's phase if all warps have arrived or ended: after the stores that these have
+        executed. Return whether warps continue."""
         cluster, alive = self.clusters[block], sum(peer.alive[block] for peer in self.peers)
         if not cluster.arrived or cluster.arrived < alive:
             return False
+        time = max(time, *(peer.executed for peer in self.peers))
         waiting = cluster.complete(time + self.pipes.cluster + self.pipes.cluster_warp * alive / len(self.peers))
         for peer, warp, after in waiting:
             peer.ready[warp] = peer._ready(warp, max(cluster.over, after))
@@ -593,14 +599,11 @@ class Multiprocessor:
         self.over[block] = max(self.over[block], self.stores)
 
     def _stored(self, touch: Traffic, start: float) -> None:
-        """Let the port to L2 take stores.
-
-        Beside warpgroups that multiply, a line's address takes it as long as a sector; whole lines are the measure.
-        """
-        sectors = float(len(touch.sectors))
+        """Let the port to L2 take stores. In kernels with products of warpgroups, L2's own time for lines and sectors
+        counts, while all multiprocessors store."""
+        taken = self.pipes.store * self.per_sector * len(touch.sectors)
         if self.grouped:
-            sectors = (sectors + touch.passes) * SECTORS / (SECTORS + 1)
-        taken = self.pipes.store * self.per_sector * sectors
+            taken = self.stored_line * touch.passes + self.stored_sector[touch.partial] * len(touch.sectors)
         if self.levels is not None:
             if touch.partial:
                 taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes)
@@ -699,6 +702,7 @@ class Multiprocessor:
         done, per_sector = self.load_store + self.pipes.l1, self.per_sector
         if not touch.load:
             self._stored(touch, start)
+            self.executed = self.stores
             if self.levels is not None and touch.atomic:
                 done = max(self.stores, self.atomics) + self.pipes.l2
             if self.grouped:

@@ -104,9 +104,12 @@ class Pipes:
     grouped_latency: float  # from the end of a group of products until a waiting warp continues
     grouped_ahead: float  # products of a warpgroup that can be queued while another is computed
     box_sector: float  # of the port to L2, for each sector of a box while all multiprocessors copy
-    box_near: float  # the same where L2 holds the matrices: clocks of the multiprocessor,
-    box_near_ns: float  # and nanoseconds of L2, which has a clock of its own
-    stored_ahead: float  # beside warpgroups that multiply, a store waits while the port has more work left on stores
+    box_near: float  # the same as `box` where L2 holds the matrices, and all multiprocessors copy,
+    box_sector_near: float  # and the same as `box_sector` there
+    stored_line_ns: float  # beside warpgroups that multiply: of L2, for each line that is stored while all store,
+    stored_sector_ns: float  # for each of its sectors,
+    stored_part_ns: float  # and for a sector of which less than all is stored
+    stored_ahead: float  # there, a store waits while the port has more work left on stores
     signal: float  # from an arrival at an mbarrier until it is counted
     look: float  # from the end of a phase until a thread that waits for it continues
     remote_signal: float  # the same as `signal`, at an mbarrier of another block of the cluster
