@@ -19,6 +19,7 @@ from checks.course.kernel import GPU_ARCH
 from checks.course.loops import FED, compile_loop
 from checks.course.tables import tables
 from checks.estimate import table
+from checks.estimate.edits import all_edits, page_table
 from checks.estimate.table import Compared
 from checks.readings.estimate import boxes
 from checks.readings.estimate.boxes import Probe
@@ -276,6 +277,15 @@ def test_the_page_shows_what_is_computed(
     found = table.tables(list(table.lessons()), list(table.typed()), varied, articles, others, list(table.by_tma()))
     assert {match[1] for match in table.TABLE.finditer(text)} == found.keys() | {"edits", "causes"}
     assert table.rewritten(text, found) == text, "run: python -m checks.estimate.table --write"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lessons", [["thread_column"], pytest.param([], marks=pytest.mark.long)], ids=["some", "all"])
+def test_the_page_shows_what_is_computed_of_slow_edits(lessons: list[str]) -> None:
+    rows = page_table(all_edits(lessons)).splitlines()
+    assert {*(rows[:-1] if lessons else rows)} <= {*table.PAGE.read_text().splitlines()}, (
+        "run: python -m checks.estimate.edits --write"
+    )
 
 
 @pytest.mark.parametrize("size", [1024, 2048, 4096, pytest.param(8192, marks=pytest.mark.long)])
