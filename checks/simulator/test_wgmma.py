@@ -131,6 +131,17 @@ def test_what_is_missing_is_found(parts: dict[str, str], kind: str, case: str) -
     assert all("wgmma" in it.message for it in found.findings if it.case in of_wgmma)
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_sums_that_the_compiler_moves_to_local_memory_are_used_where_they_are_read(waits: bool) -> None:
+    """The loop that stores C is not unrolled. NVVM moves the sums before the wait, and ptxas waits there, too."""
+    one = 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");'
+    loop = {"for (int i = 0; i < 32; i++)": "#pragma unroll 1\n    for (int i = 0; i < 32; i++)"}
+    found, c, expected = launched(STAGES="2", WAIT=one, LAST=RIGHT["WAIT"] if waits else "", **loop)  # type: ignore[arg-type]
+    assert np.array_equal(c, expected)
+    cases = [(it.case, source(STAGES="2", **loop).splitlines()[it.line - 1].strip()[:8]) for it in found.findings]
+    assert cases == [] if waits else ("accumulator", "C[row * ") in cases, found.findings
+
+
 @pytest.mark.parametrize(("change_first", "cases"), [(True, {"operand"}), (False, set())])
 def test_a_register_of_a_is_changed_before_the_wait(change_first: bool, cases: set[str]) -> None:
     """Fragments of A in registers: a product reads them at any moment before its wait."""

@@ -3,8 +3,10 @@
 A forward analysis of the code. At each instruction it holds the registers of the groups of products that may still run,
 oldest first, and the registers that were written since the last ``wgmma.fence``. Where paths meet, the newest groups of
 both are joined. A plain move between registers does not count as a use: compilers rename registers with it, and ptxas
-removes it. The first product needs a fence, too, even if its sums have no value yet. A constant may be written between
-the fence and the first product: compilers move zeros there, and ptxas waits for them.
+removes it. Nor does a store to local memory: if a loop over the sums is not unrolled, compilers move them there, even
+ahead of the wait, and ptxas waits before it. The load from local memory is the use. The first product needs a fence,
+too, even if its sums have no value yet. A constant may be written between the fence and the first product: compilers
+move zeros there, and ptxas waits for them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.frozen import dataclass
 
 MOST_GROUPS = 8  # older ones are one group
+LOCAL = "local memory"  # stands for a register that holds what was stored there
 
 Uses = Mapping[str, int]  # register -> index of the product, or of the instruction that wrote it
 
@@ -80,6 +83,10 @@ def _is_move(instruction: Instruction) -> bool:
     return instruction.row.name == "mov" and all(isinstance(it, Register) for it in instruction.operands)
 
 
+def _is_local(instruction: Instruction, effect: str) -> bool:
+    return instruction.row.effect == effect and "local" in instruction.modifiers
+
+
 def _followed(kernel: Kernel) -> frozenset[str]:
     """Return the registers of products, and all registers that moves connect with them: only these cause findings."""
     connected: dict[str, set[str]] = {}
@@ -119,6 +126,14 @@ def _after(known: _Known, instruction: Instruction, followed: frozenset[str]) ->
         number = instruction.operands[0]
         kept = number.value if isinstance(number, Immediate) else 0
         return replace(known, sums=_waited(known.sums, kept), factors=_waited(known.factors, kept))
+    if _is_local(instruction, "store"):
+        stored = reads(instruction)
+
+        def with_stored(uses: Uses) -> Uses:
+            early = [uses[register] for register in sorted(stored) if register in uses]
+            return {**uses, LOCAL: early[0]} if early else uses
+
+        return replace(known, sums=tuple(map(with_stored, known.sums)))
     changed = writes(instruction) & followed
     constant = instruction.row.name == "mov" and all(isinstance(it, Immediate) for it in instruction.operands[1:])
     if not changed or (known.fenced and constant):
@@ -168,13 +183,14 @@ def _found(known: _Known, instruction: Instruction, kernel: Kernel) -> list[Find
             file = instruction.source.file if instruction.source else ""
             return [Finding("async_proxy", "warning", "first product", line_of(instruction), file=file)]
         return []
-    if _is_move(instruction) or instruction.row.effect == "group":
+    if _is_move(instruction) or _is_local(instruction, "store") or instruction.row.effect == "group":
         return []
     if not any(known.sums) and not any(known.factors):
         return []
     found = []
+    local = {LOCAL} if _is_local(instruction, "load") else set()
     for groups, case, touched in (
-        (known.sums, "accumulator", reads(instruction) | writes(instruction)),
+        (known.sums, "accumulator", reads(instruction) | writes(instruction) | local),
         (known.factors, "operand", writes(instruction)),
     ):
         products = [group[register] for group in groups for register in sorted(touched) if register in group]
