@@ -77,7 +77,8 @@ def test_units_work_for_roles(roles: Roles, recording: Recording) -> None:
     assert all(before.end <= after.start for before, after in itertools.pairwise(products)), "one core, one product"
     work = [it for it in recording.work if it.unit == "tensor" and it.warp % 4 == 0]
     assert len(work) == 2 * 4 * TILES * len({it.block for it in roles.passed})
-    assert sum(it.end - it.start for it in products) == pytest.approx(sum(it.end - it.start for it in work))
+    pauses = sum(it.end - it.start for it in products) - sum(it.end - it.start for it in work)
+    assert -0.01 < pauses < len(work) - len(products) + 0.01, "only what follows within a clock is joined"
 
 
 def test_consumers_wait_for_products(recording: Recording) -> None:

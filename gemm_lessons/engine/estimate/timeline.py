@@ -63,6 +63,7 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NEVER = 1e18
 LINE = 128  # bytes of a line and of a wavefront
+NEAR_BOX = 256  # sectors of the smallest box that checks/readings/estimate/flights.py copies
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
 # Beside ``levels``, read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: for each
@@ -237,7 +238,8 @@ class Multiprocessor:
         self.woken = False  # warps of other schedulers
         self.pipes = pipes_of(gpu)
         self.beyond = self.pipes.dram * from_dram  # clocks
-        self.box = self.pipes.box + self.beyond if from_dram else self.pipes.box_near
+        self.box = self.pipes.box + self.beyond  # of a small box
+        self.box_near = 0.0 if from_dram else self.pipes.box_near - self.pipes.box  # more, of a box of NEAR_BOX sectors
         self.box_sector = self.pipes.box_sector if from_dram else self.pipes.box_sector_near
         self.stored_line = self.pipes.stored_line_ns * gpu.clock_hz / 1e9
         self.stored_sector = [
@@ -537,7 +539,8 @@ class Multiprocessor:
         key = warp // self.warps_per_block, barrier
         self.units[scheduler][MEMORY] = time + 1
         receivers = [self.peers[rank] for rank in box.to] or [self]
-        latency = self.box + self.pipes.multicast * (len(receivers) > 1)
+        latency = self.box + self.box_near * min(1.0, len(box.sectors) / NEAR_BOX)
+        latency += self.pipes.multicast * (len(receivers) > 1)
         woken = False
         for peer in receivers:
             woken |= peer.brought(key, box, time, latency)
