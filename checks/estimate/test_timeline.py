@@ -490,7 +490,7 @@ def test_latencies_are_those_read_on_hardware() -> None:
 
 
 def test_boxes_take_the_clocks_that_were_read_where_l2_holds_them() -> None:
-    """Up to 64 KB of boxes in flight in each of 132 blocks, whoever shares them. Nearly the same at a lower clock.
+    """Each of 132 blocks has up to 64 KB of boxes in flight, shared in three ways. A lower clock changes little.
 
     Where L2 does not hold the matrices, a sector takes longer than one that is shared, and less long than one that
     nobody shares.

@@ -17,30 +17,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from checks.compiling import must_compile
 from checks.usage import compile_or_run, help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
 FOLDERS = (Path(__file__).parents[3] / "lessons/common", Path(__file__).parents[2] / "estimate/kernels/hopper")
 WAYS = ("16 bytes of a row", "32 bytes of a row", "whole lines", "boxes")
 WAITED, IN_A_ROW, TURNS, MANY = 8_000_000, 200, 7, 16  # clocks; launches; times that each is read; tiles
-ROW, SIDE, SHARED = (
-    128,
-    2048,
-    200 << 10,
-)  # bytes of a box's row; rows of C; bytes, so that a multiprocessor holds one block
+ROW, SIDE = 128, 2048  # bytes of a box's row; rows of C
+SHARED = 200 << 10  # bytes, so that a multiprocessor holds one block
 
 
 def compile_probes(folder: Path) -> None:
     """A cubin for each way, and one for launches of clusters."""
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-
     folder.mkdir(parents=True, exist_ok=True)
     for way, cluster in (*((way, 1) for way in range(len(WAYS))), (0, 2)):
         defines = {"WAY": way, "CLUSTER": cluster}
-        made = compile_source(
+        made = must_compile(
             SOURCE.read_text(), path=SOURCE.name, entry="ends", defines=defines, include_dirs=FOLDERS, arch="sm_90a"
         )
-        assert isinstance(made, Compiled), made.log
         (folder / f"ends{way}{cluster}.cubin").write_bytes(made.cubin)
 
 

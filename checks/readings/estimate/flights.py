@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checks.compiling import must_compile
 from checks.usage import compile_or_run, help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -70,15 +71,12 @@ def probes() -> Iterator[Probe]:
 
 def compile_probes(folder: Path) -> None:
     """A cubin for each way."""
-    from gemm_lessons.engine.compiler.compile import Compiled, compile_source
-
     folder.mkdir(parents=True, exist_ok=True)
     for cluster, products in ((1, 0), (2, 0), (1, 1)):
         defines = {"CLUSTER": cluster, "PRODUCTS": products}
-        made = compile_source(
+        made = must_compile(
             SOURCE.read_text(), path=SOURCE.name, entry="flights", defines=defines, include_dirs=FOLDERS, arch="sm_90a"
         )
-        assert isinstance(made, Compiled), made.log
         (folder / f"flights{cluster}{products}.cubin").write_bytes(made.cubin)
 
 
