@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -10,8 +11,9 @@ from checks.compiling import must_compile
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.tiles import typed
-from gemm_lessons.engine.compiler import nvrtc_child
+from gemm_lessons.engine.compiler import nvrtc_child, tools
 from gemm_lessons.engine.compiler.compile import Compiled, NotCompiled, compile_source
+from gemm_lessons.engine.process.child import ChildDied
 
 PLAIN = "__global__ void gemm(float *x) { x[0] = 1; }"
 # A slip that NVRTC 13.5 does not survive. A newer one may report an error instead.
@@ -115,3 +117,30 @@ def test_the_child_goes_when_it_is_closed():
         os.kill(pid, 0)
     nvrtc_child.start(13)
     assert isinstance(build(PLAIN), Compiled)
+
+
+def test_a_helper_may_be_closed_while_threads_ask_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the end of a graded run that needs no machine code. Its pipes are not closed under a thread that uses
+    them: another file could have their numbers by then, and a second close of a number ended such a run."""
+    monkeypatch.setattr(tools, "_do", lambda *_: (time.sleep(1.3 * tools.PATIENCE_S), ({}, []))[1])
+    tools.open_for_me(lambda starts: None)
+    helper = tools._helper
+    assert helper is not None
+    ends: list[object] = []
+
+    def ask() -> None:
+        try:
+            ends.append(tools.ask({}, [], 10))
+        except ChildDied:
+            ends.append(ChildDied)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while not tools._turn.locked():
+        time.sleep(0.01)
+    tools.close()
+    for thread in threads:
+        thread.join()
+    helper.close()
+    assert ends == [({}, []), ChildDied]

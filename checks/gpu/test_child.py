@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -161,6 +162,30 @@ def test_closing_may_be_interrupted_and_done_again(make: Make, monkeypatch: pyte
             child.close()
     child.close()
     assert not Path(f"/proc/{child.pid}").exists()
+
+
+def test_two_threads_may_close_it_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each number is closed once: after that it may be another file's."""
+    child = make("echo")
+    number, failed = child._from.fileno(), list[OSError]()
+
+    def close_slowly() -> None:
+        time.sleep(0.1)
+        os.close(number)
+
+    def close() -> None:
+        try:
+            child.close()
+        except OSError as error:
+            failed.append(error)
+
+    monkeypatch.setattr(child._from, "_close", close_slowly)
+    threads = [threading.Thread(target=close) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
 
 
 def test_the_question_cannot_be_read_again(make: Make) -> None:

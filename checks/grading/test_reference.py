@@ -11,6 +11,7 @@ import pytest
 from checks.grading.copies import HONEST, better_disguise, disguise
 from checks.grading.sample import outcome
 from gemm_lessons.course.folder import packaged_course
+from gemm_lessons.engine import KitError
 from gemm_lessons.engine.compiler.tokens import without_comments
 from gemm_lessons.grading import executors, judging
 from gemm_lessons.grading.classroom import Assignment, Classroom
@@ -75,6 +76,17 @@ def test_a_wrong_kernel_under_its_own_name_passes_no_other_lesson() -> None:
     """The next test has a kernel under the wrong name."""
     wrong = SOLUTIONS[TILE].replace("acc +=", "acc -=")
     assert judge(Job("ana", TILE, "", "03.cu", wrong.encode(), seeds=(3,))).passes == ""
+
+
+def test_a_verdict_stands_where_another_lesson_cannot_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(job: Job, *_: object) -> dict[str, str]:
+        if job.lesson != TILE:
+            raise KitError("the process was lost")
+        return {"verdict": "gate_missed"}
+
+    monkeypatch.setattr(judging, "_judge_once", once)
+    judged = judge(Job("ana", TILE, "", "03.cu", SOLUTIONS[NAIVE].encode(), seeds=(3,)))
+    assert (judged.status, judged.passes) == ("graded", "")
 
 
 def test_the_teacher_is_told_and_students_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,12 +139,13 @@ def judge(job: Job) -> Judged:
 
 def _passes_another(job: Job, course: Course, path: Path, seed: int) -> str:
     """Return the lesson that the kernel passes instead, as a file under a wrong name does; an empty string if none.
-    Only lessons whose stub and reference are nearer to the kernel than those of its own lesson are tried."""
+    Only lessons whose stub and reference are nearer to the kernel than those of its own lesson are tried. The verdict
+    of its own lesson stands if that fails."""
     text = path.read_bytes().decode(errors="replace")
     if len(text) > LARGEST:
         return ""
     for lesson in nearest_lessons(course, job.lesson, text):
-        with contextlib.suppress(UnsupportedKernel, CommandError):
+        with contextlib.suppress(UnsupportedKernel, CommandError, KitError):
             if _judge_once(replace(job, lesson=lesson, shapes=()), course, path, seed)["verdict"] == "passed":
                 return lesson
     return ""

@@ -32,7 +32,7 @@ from gemm_lessons.engine.records.errors import KitError
 STACK_BYTES = 64 << 20  # of a compiling thread: templates nest
 INCLUDE_PATH = "--include-path="
 HEAP_BYTES = 64 << 20  # step by which the disassembler's heap grows; it needs 55 MB
-PATIENCE_S = 1.0  # for the helper to exit by itself
+PATIENCE_S = 1.0  # for an answer that another thread waits for, and for the helper to exit by itself
 SPARE_S = 10.0  # for the helper itself, on top of its programs' own limit
 Answer = tuple[dict[str, Any], list[bytes]]
 
@@ -62,11 +62,13 @@ def open_for_me(confine: Callable[[bool], object]) -> None:
 
 
 def close() -> None:
-    """End the helper."""
+    """End the helper; if another thread waits for an answer for longer, it ends with this process. No thread may close
+    pipes that another one uses: their numbers may be other files' by then."""
     global _helper
-    if _helper is not None:
-        _helper.close(PATIENCE_S)
-        _helper = None
+    helper, _helper = _helper, None
+    if helper is not None and _turn.acquire(timeout=PATIENCE_S):
+        helper.close(PATIENCE_S)
+        _turn.release()
 
 
 def available() -> bool:
@@ -75,9 +77,10 @@ def available() -> bool:
 
 
 def ask(question: dict[str, Any], blobs: Sequence[bytes], seconds: float) -> Answer:
-    """Send a request to this process's helper. Raise as ``ask_of``."""
-    assert _helper is not None
+    """Send a request to this process's helper. Raise as ``ask_of``; ``ChildDied`` also if it was closed meanwhile."""
     with _turn:
+        if _helper is None:
+            raise ChildDied(None, "")
         return ask_of(_helper, question, blobs, seconds)
 
 

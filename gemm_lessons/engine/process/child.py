@@ -100,6 +100,7 @@ def signal_name(number: int) -> str:
 
 class Child:
     """A running child. Close it (or use it as a context manager), or the process lives as long as the parent.
+    Several threads may close it.
 
     ``module`` must have ``main(parent: Parent, *arguments: str)``; ``path`` is added to the child's ``sys.path``.
     ``environment`` is added to this process's, or replaces it if ``bare``. ``steady``: memory is mapped at the
@@ -118,6 +119,7 @@ class Child:
         bare: bool = False,
         steady: bool = False,
     ) -> None:
+        self._closing = threading.RLock()  # a number that is closed twice may be another file's by then
         question, self._ask = os.pipe()
         self._answer, answer = os.pipe()
         lifeline, ours = os.pipe()
@@ -188,9 +190,12 @@ class Child:
         code = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(PATIENCE_S)
-        self._stderr.seek(0)
-        words = self._stderr.read().decode(errors="replace").strip()[-LAST_WORDS:]
-        self.close()
+        with self._closing:
+            words = ""
+            if not self._stderr.closed:
+                self._stderr.seek(0)
+                words = self._stderr.read().decode(errors="replace").strip()[-LAST_WORDS:]
+            self.close()
         return ChildDied(code, words)
 
     def close(self, patience: float = 0.0) -> None:
@@ -199,19 +204,20 @@ class Child:
         The child ends by itself when the pipe of requests closes. The call does not wait for a process that the driver
         holds. If Ctrl-C or ``OutOfTime`` interrupts it, call it again to continue.
         """
-        if self._stderr.closed:
-            return
-        self._to.close()
-        if patience:
+        with self._closing:
+            if self._stderr.closed:
+                return
+            self._to.close()
+            if patience:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(patience)
+            self._from.close()
+            self._close_lifeline()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(patience)
-        self._from.close()
-        self._close_lifeline()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(PATIENCE_S)
-        self._stderr.close()
+                self._process.wait(PATIENCE_S)
+            self._stderr.close()
 
     def _close_lifeline(self) -> None:
         lifeline, self._lifeline = self._lifeline, None
@@ -234,6 +240,7 @@ class Forked(Child):
     """
 
     def __init__(self, function: Callable[[Parent], object], kept: Collection[int] = ()) -> None:
+        self._closing = threading.RLock()
         question, self._ask = os.pipe()
         self._answer, answer = os.pipe()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
