@@ -14,6 +14,7 @@ import pytest
 from checks.compiling import must_compile
 from checks.course.kernel import Kernel
 from checks.estimate.test_timeline import FREE, Line, ffma, trace
+from checks.readings.estimate.adds import PLACES
 from checks.simulator.phase_cases import PIPELINE
 from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
@@ -22,7 +23,7 @@ from gemm_lessons.engine.estimate import timeline
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.launch import BLOCK_US, PreparedLaunch, estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
-from gemm_lessons.engine.estimate.traffic import ALONE_CLOCKS, BOTH, READS, WRITES
+from gemm_lessons.engine.estimate.traffic import BOTH, FLOATS, READS, WRITES
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.gemm.problem import Problem
 from gemm_lessons.gemm.shapes import Shape
@@ -99,7 +100,7 @@ def test_atomics_wait_where_they_meet() -> None:
         engine.compile(source, "k", defines={"WHERE": where}).estimate(4096, 256, given)
         for where in ("0", "blockIdx.x * 256 + t")
     )
-    by_hand = 4096 * 8 * ALONE_CLOCKS / (H200.clock_hz / 1e6)
+    by_hand = 4096 * 8 * FLOATS / (H200.clock_hz / 1e6)
     assert one.parts["latency"] == pytest.approx(by_hand, rel=0.1)
     assert own.parts["latency"] < by_hand / 10
 
@@ -269,6 +270,21 @@ def test_threads_that_own_rows(label: str) -> None:
     own = np.zeros(blocks * threads * floats, np.float32)
     x, y = (own, own[:8]) if name == "row_loads" else (own[:512], own.copy())
     assert kernel.estimate(blocks, threads, [floats, x, y]).time_us == pytest.approx(ROWS[label], rel=0.2)
+
+
+ADDS = json.loads((READINGS / "adds_h200.json").read_text())["us"]
+
+
+@pytest.mark.parametrize("label", [label for label in ADDS if re.search(r" (1 x \d+|4 x 32)$", label)])
+def test_atomics_meet_in_slices_and_sectors(label: str) -> None:
+    """A round for each lane at one address, and a sum of floats in a sector waits for the one before."""
+    kind, *middle, of = label.split(", ")
+    lines, step = map(int, of.split(" x "))
+    kernel = engine.compile((READINGS / "adds.cu").read_text(), kind)
+    sums = np.zeros(lines * step, np.int32 if kind == "integers" else np.float32)
+    places = np.array(PLACES[", ".join(middle)], np.int32)
+    found = kernel.estimate(1024, 512, [lines, step, places, sums])
+    assert found.time_us == pytest.approx(ADDS[label], rel=0.3)
 
 
 def test_loads_across_two_lines_meet_in_no_bank() -> None:

@@ -67,9 +67,9 @@ NEAR_BOX = 256  # sectors of the smallest box that checks/readings/estimate/flig
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
 # Beside ``levels``, read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: for each
-# line that a load asks for besides its sectors, and for a sector of atomics. A line of which less than
+# line that a load asks for besides its sectors, and for a round of atomics. A line of which less than
 # whole sectors are stored takes as long as two at least.
-LINE_CLOCKS, ATOMIC_SECTOR, LEAST = 0.5, 2.6, 2.0
+LINE_CLOCKS, ATOMIC_ROUND, LEAST = 0.5, 2.6, 2.0
 RETURNED = (
     0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
 )
@@ -224,7 +224,7 @@ class Multiprocessor:
         levels: Levels | None = None,
     ) -> None:
         self.levels = levels
-        self.dram = self.atomics = 0.0  # its share of DRAM, and of the line where most atomics meet, is free from
+        self.dram = self.atomics = 0.0  # its share of DRAM, and of the slice where most atomics meet, is free from
         # Where ``levels`` are known: sectors that L2 was asked for, and lines of L1, the oldest first, both by wave.
         self.asked: set[tuple[int, int]] = set()
         self.lines: dict[tuple[int, int], None] = {}
@@ -611,9 +611,10 @@ class Multiprocessor:
             if touch.partial:
                 taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes)
             if touch.atomic:
-                taken = ATOMIC_SECTOR * len(touch.sectors)
+                rounds = sum(touch.rounds)
+                taken = ATOMIC_ROUND * rounds
                 busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)
-                self.atomics = max(self.atomics, start) + busiest * len(touch.sectors)
+                self.atomics = max(self.atomics, start) + busiest * rounds
         self.stores = max(self.stores, start) + taken
         if self.levels is not None and touch.partial and not touch.atomic:
             self.partly = self.stores

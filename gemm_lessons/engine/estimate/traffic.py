@@ -10,7 +10,8 @@
   first request for a sector goes to DRAM, and later ones, of other blocks, find it in L2. In between a part of them
   does; lines that were stored need more room.
 - **DRAM** then takes the unique bytes, at the rate of reads, or of reads and writes in turn.
-- **Atomics** are executed by L2, one after the other where they meet in a line: the busiest line is a floor.
+- **Atomics** are executed by L2: a round for each lane of a warp at the same address, one after the other where they
+  meet in a slice of L2. The busiest slice is a floor, and for floating point the busiest sector.
 
 Replacement is not followed, nor which set a line falls into, nor that waves of blocks come back to lines that L2 has
 lost since: a product whose matrices are far larger than L2 needs more of DRAM than this says.
@@ -37,8 +38,10 @@ L1_ONLY = 28 * KIB  # of a multiprocessor's L1, what shared memory cannot have
 STORING, READING = (0.75, 1.2), (1.0, 1.25)
 SOME = 0.1  # of what a launch touches: it stores
 READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
-ATOMIC_CLOCKS = 5.5  # of L2 for a sector of one warp's atomics, where they meet in a line
-ALONE_CLOCKS = 3.5  # where that is the warp's only sector
+# Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector. Of
+# each kilobyte, the first and the third quarter are in one slice, the others in another one.
+ROUND, FLOATS = 1.4, 3.5
+KILOBYTE, QUARTER = 32, 8  # sectors
 SLOT = ALLOCATION_SPACING // SECTOR  # sectors between two buffers
 
 
@@ -46,9 +49,8 @@ class Levels(NamedTuple):
     """What ``timeline`` needs to know of memory beyond L1.
 
     ``l1_lines``: capacity of L1. ``far``: of each buffer, by its slot, the share of sectors first asked for that come
-    from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what
-    is written meanwhile. ``atomic``: clocks of the buffer's
-    busiest line for each sector of a multiprocessor's atomics.
+    from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what is written meanwhile.
+    ``atomic``: clocks of the buffer's busiest slice of L2 for each round of a multiprocessor's atomics.
     """
 
     l1_lines: int
@@ -146,12 +148,13 @@ class _Counts:
 
     def __init__(self, trace: Trace) -> None:
         self._values: dict[str, Counter[int]] = {}
-        self._busiest: dict[int, float] = {}  # clocks of the line where most atomics meet
+        self._busiest: dict[int, float] = {}  # clocks of the slice or sector where most atomics meet
         union: dict[str, set[int]] = {"read": set(), "written": set(), "lines": set()}
-        atomics: dict[int, float] = {}  # clocks, by line
+        slices: Counter[int] = Counter()  # rounds, by the first sector of each
+        sums: Counter[int] = Counter()  # of floating point, by sector
         for accesses in _blocks(trace):
             own: dict[str, set[int]] = {name: set() for name in union}
-            for touch in accesses:
+            for index, touch in accesses:
                 if touch.box:
                     self._add("boxes", 0, len(touch.sectors))
                     self._add("delivered", 0, touch.delivered)
@@ -162,20 +165,21 @@ class _Counts:
                     self._add("stored", slot, len(touch.sectors))
                     own["written"].update(touch.sectors)
                     if touch.atomic:
-                        self._add("adding", slot, len(touch.sectors))
-                        lines = [sector // LINE_SECTORS for sector in touch.sectors]
-                        own["lines"].update(line * LINE_SECTORS for line in lines)
-                        for line in lines:
-                            clocks = ATOMIC_CLOCKS if len(lines) > 1 else ALONE_CLOCKS
-                            atomics[line] = atomics.get(line, 0.0) + clocks
+                        self._add("adding", slot, sum(touch.rounds))
+                        for sector, rounds in zip(touch.sectors, touch.rounds, strict=True):
+                            slice_ = sector // KILOBYTE * KILOBYTE + sector // QUARTER % 2 * QUARTER
+                            own["lines"].add(sector // LINE_SECTORS * LINE_SECTORS)
+                            slices[slice_] += rounds
+                            if any(it.startswith("F") and it[1:3].isdigit() for it in trace.code[index].modifiers):
+                                sums[sector] += rounds
             for name, sectors in own.items():
                 union[name] |= sectors
                 for slot, count in _slots(sectors).items():
                     self._add(f"{name} by each", slot, count)
         self._values |= {name: Counter(_slots(sectors)) for name, sectors in union.items()}
-        for line, clocks in atomics.items():
-            slot = line * LINE_SECTORS // SLOT
-            self._busiest[slot] = max(self._busiest.get(slot, 0.0), clocks)
+        for rounds_at, clocks in ((slices, ROUND), (sums, FLOATS)):
+            for sector, rounds in rounds_at.items():
+                self._busiest[sector // SLOT] = max(self._busiest.get(sector // SLOT, 0.0), rounds * clocks)
 
     def _add(self, quantity: str, slot: int, count: int) -> None:
         self._values.setdefault(quantity, Counter())[slot] += count
@@ -188,10 +192,10 @@ class _Counts:
         return values.total() if slot is None else values[slot]
 
 
-def _blocks(trace: Trace) -> Iterator[Iterator[Access]]:
+def _blocks(trace: Trace) -> Iterator[Iterator[tuple[int, Access]]]:
     for first in range(0, len(trace.warps), trace.warps_per_block):
         warps = trace.warps[first : first + trace.warps_per_block]
-        yield (it for warp in warps for _, it in warp if isinstance(it, Access) and it.space == "global")
+        yield ((at, it) for warp in warps for at, it in warp if isinstance(it, Access) and it.space == "global")
 
 
 def _slots(sectors: set[int]) -> dict[int, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -85,10 +86,10 @@ class Traffic:
     Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Remote (shared memory of other blocks): ``passes``
     are lines of 128 bytes. Global: ``passes`` are 128-byte lines (of a texture fetch, per request), ``sectors`` the
     numbers of the 32-byte sectors; ``partial``: it stores less than whole sectors; ``banked``: wavefronts of a load in
-    L1. A copy to shared memory also has the wavefronts ``written`` there, and whether it bypasses L1 (``past``). A
-    ``box`` copied by TMA has the right number of sectors, but not their true numbers; ``which``: its tensor map and
-    coordinates. A box copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks
-    of the cluster that get it (empty: its own block).
+    L1; ``rounds``: of an atomic, the most lanes at one address of each sector. A copy to shared memory also has the
+    wavefronts ``written`` there, and whether it bypasses L1 (``past``). A ``box`` copied by TMA has the right number of
+    sectors, but not their true numbers; ``which``: its tensor map and coordinates. A box copied into shared memory has
+    the mbarrier that it signals, and ``to``: the ranks of the blocks of the cluster that get it (empty: its own block).
     """
 
     space: Literal["shared", "remote", "global"]
@@ -102,7 +103,7 @@ class Traffic:
     box: bool = False
     which: tuple[int, ...] = ()
     to: tuple[int, ...] = ()
-    atomic: bool = False
+    rounds: Sequence[int] = ()
     partial: bool = False
     banked: int = 0
     strong: bool = False
@@ -111,6 +112,11 @@ class Traffic:
     def even(self) -> int:
         """Return what ``written`` would be without bank conflicts."""
         return min(self.written, math.ceil(len(self.sectors) / LINE_SECTORS))
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it is executed by L2."""
+        return bool(self.rounds)
 
     @property
     def delivered(self) -> int:
@@ -697,7 +703,7 @@ def _touches(access: Access, where: Array, active: Array) -> list[Traffic | None
     requests = np.arange(WARP) // banks.LANES_OF_A_REQUEST[access.width] if access.space == TEXTURE else None
     plain = access.effect == "load" and access.space == "global"
     banked = tally.wavefronts(access, where, mask)[0].tolist() if plain else [0] * len(where)
-    for row, lanes, taken in zip(where // banks.SECTOR, active, banked, strict=True):
+    for address, row, lanes, taken in zip(where, where // banks.SECTOR, active, banked, strict=True):
         sectors = sorted(set(row.tolist() if mask is None else row[lanes].tolist()))
         lines = len({sector // LINE_SECTORS for sector in sectors})
         if requests is not None:  # each by itself
@@ -707,7 +713,15 @@ def _touches(access: Access, where: Array, active: Array) -> list[Traffic | None
             found.append(Traffic("remote", load, lines, lines) if sectors else None)
         else:
             few = not load and int(np.count_nonzero(lanes)) * access.width < len(sectors) * banks.SECTOR
-            atomic = access.effect == "atomic"
-            some = Traffic("global", load, lines, lines, tuple(sectors), atomic=atomic, partial=few, banked=taken)
+            rounds = _rounds(address[lanes], sectors) if access.effect == "atomic" else ()
+            some = Traffic("global", load, lines, lines, tuple(sectors), rounds=rounds, partial=few, banked=taken)
             found.append(some if sectors else None)
     return found
+
+
+def _rounds(addresses: Array, sectors: Sequence[int]) -> tuple[int, ...]:
+    """Return the most lanes at one address of each sector."""
+    most = dict.fromkeys(sectors, 0)
+    for address, lanes in Counter(addresses.tolist()).items():
+        most[address // banks.SECTOR] = max(most[address // banks.SECTOR], lanes)
+    return tuple(most.values())
