@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import pickle
 import subprocess
 from pathlib import Path
 
@@ -190,13 +192,28 @@ def test_launches_beside_numpy_are_a_list(sources: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(hopper, "LIST", written)
     command = [str(launches), str(results), "--sources", str(sources)]
     launches.write_text(LIST)
-    assert hopper.main(command) == 0
+    assert hopper.main([*command, "--launches", str(tmp_path)]) == 0
+    (stored,) = tmp_path.glob("*.pickle")
+    launch = pickle.loads(gzip.decompress(stored.read_bytes()))
+    assert launch["name"] == "someone/kernels: scale"
+    assert launch["cubin"].startswith(b"\x7fELF")
     assert hopper.main([*command, "--write"]) == 0
     text = written.read_text()
     assert "| someone/kernels | 0123 |" in text
-    assert "| someone/kernels | scale | 1,000 | 0 | none |" in text
+    assert "| someone/kernels | scale | 1,000 | 0 | not measured | none | not measured |" in text
     assert "| someone/kernels | totals | all.cu:" in text
     assert "no kernel is called totals" in text
+    counters = json.loads(results.read_text())["someone/kernels: scale"]["counters"]
+    name = next(iter(counters))
+    counters[name] += 1
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps({"someone/kernels: scale": {"equal": True, "counters": counters}}))
+    assert hopper.main([*command, "--write", str(measured)]) == 0
+    of = len(counters)
+    assert (
+        f"| equal | none | {of - 1} of {of} equal; not marked: {hopper.SHORT[name].replace('_', ' ')} |"
+        in written.read_text()
+    )
     launches.write_text(LIST.replace("2 * y", "4 * y").replace("totals<", "total<"))
     assert hopper.main(command) == 1
     found = json.loads(results.read_text())
