@@ -643,7 +643,14 @@ def test_the_core_libraries_are_there(source):
     assert (x == np.arange(1, 33)).all()
 
 
-@pytest.mark.parametrize(("more", "limited"), [("", True), ("#include <cuda/barrier>\n", False)])
+@pytest.mark.parametrize(
+    ("more", "limited"),
+    [
+        ("", True),
+        ("#include <cuda/barrier>\n", False),
+        ("template <class T> using Plain = cuda::std::remove_const_t<T>;\n", False),
+    ],
+)
 def test_cooperative_groups_include_the_core_libraries_only_beside_them(monkeypatch, more, limited):
     asked = []
     real = nvrtc_child.translate
@@ -655,8 +662,8 @@ def test_cooperative_groups_include_the_core_libraries_only_beside_them(monkeypa
     monkeypatch.setattr(nvrtc_child, "translate", translate)
     monkeypatch.setenv("GEMM_LESSONS_NO_CACHE", "1")
     source = (
-        more
-        + "#include <cooperative_groups.h>\n__global__ void k() { cooperative_groups::this_thread_block().sync(); }"
+        f"#include <cooperative_groups.h>\n{more}"
+        "__global__ void k() { cooperative_groups::this_thread_block().sync(); }"
     )
     assert not isinstance(compile_source(source, path="kernel.cu", entry="k", assembled=False), NotCompiled)
     assert ("-D_CG_LIMIT_INCLUDED_DEPENDENCIES" in asked[0]) == limited

@@ -40,7 +40,7 @@ WITHOUT_CCCL = HEADERS / "without_cccl"  # replacements for NVIDIA's C++ core li
 WITH_CCCL = HEADERS / "with_cccl"  # the standard library built on them, and those parts of them that kernels need
 # Names that nvcc defines on Linux and NVRTC does not. Files that mention one of them may have code for other compilers.
 OF_NVCC = ("__NVCC__", "__linux__", "__unix__")
-OF_CCCL = regex(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/")
+OF_CCCL = regex(r"#[ \t]*include[ \t]*[<\"](?:cuda|cub|thrust)/|\bcuda::")  # nvcc's cooperative groups include some
 # A folder with one of these holds CUDA's own headers: it is no library of the user's, even if the user names it.
 OF_A_TOOLKIT = ("cuda_runtime_api.h", "cuda/std", "cub/cub.cuh", "thrust/version.h")
 # nvcc's preprocessor expands a macro right after a literal; NVRTC takes its name as the literal's suffix.
@@ -304,7 +304,7 @@ def compile_source(
 
 
 def _names_cccl(source: str, name: str, folders: Sequence[Path]) -> bool:
-    """Return whether a source or its own headers may include headers of NVIDIA's C++ core libraries."""
+    """Return whether a source or its own headers may use NVIDIA's C++ core libraries."""
     own = cuda_source.include_closure(source, Path(name).parent, folders, [])
     texts = () if own is None else (source, *(content.decode(errors="replace") for content in own.values()))
     return own is None or any(OF_CCCL.search(text) for text in texts)
