@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from checks.compiling import must_compile
+from checks.course.tables import tables
 from checks.estimate.test_timeline import FREE, Line, ffma, lds, shared, trace
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.course.lesson import tile_sizes
@@ -365,6 +366,22 @@ def test_what_is_traced_where_blocks_share_out_the_k_tiles() -> None:
             Mock(), Mock(), Mock(return_value=grid), Mock(), tile_sizes(lesson), lesson.shapes, sharing=(shape, sharers)
         )
         assert traced_shape(subject, 3) == replace(shape, k=k)
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "size", "shared"),
+    [
+        ("slow_edits_split", "split_k", (128, 128, 8192), True),
+        ("slow_edits_split", "split_k few workers", (128, 128, 8192), True),  # a block for 64 K tiles
+        ("slow_edits_types", "persistent", (4096, 4096, 4096), False),
+        ("slow_edits_types", "persistent 108 blocks", (4096, 4096, 4096), False),  # as many for one tile
+    ],
+)
+def test_blocks_divide_k_tiles_or_stay(table: str, name: str, size: tuple[int, int, int], shared: bool) -> None:
+    [kernel] = [it for it in tables()[table].kernels() if it.name == name]
+    [lesson] = {it.lesson for it in kernel.chosen([Shape(*size)])}
+    found, blocks = subject_of(lesson, Mock(sass=[]), 0, Shape(*size)), lesson.grids(Shape(*size))[0].blocks
+    assert (found.sharing, found.staying) == (((Shape(*size), blocks), 0) if shared else (None, blocks))
 
 
 @pytest.mark.parametrize(

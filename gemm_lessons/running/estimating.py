@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine import GpuSpec
     from gemm_lessons.engine.compiler import Compiled
 
-DEEP = 64  # K tiles, of tiles of C that blocks could share
+DEEP = 1024  # K tiles, of tiles of C that blocks could share: hosts may leave a block many of them
 SEED = 1  # of the inputs; their values do not matter
 
 
@@ -89,7 +89,7 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
 
     sharing = sharing_of(lesson, number, timed) if timed else None
     tile, movement = tile_sizes(lesson), movement_of(lesson, launch.parameters)
-    staying = sharing is not None and not _shares(lesson, number, tile, movement.planes)
+    staying = sharing is not None and not _shares(lesson, number, compiled, tile, movement.planes)
     return Subject(
         compiled,
         partial(Simulator().kernel, compiled),
@@ -103,16 +103,19 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
     )
 
 
-def _shares(lesson: Lesson, number: int, tile: TileSizes, planes: int) -> bool:
-    """Return whether a launch for few tiles of C and many of K has more blocks than tiles of its ``planes``."""
+def _shares(lesson: Lesson, number: int, compiled: Compiled, tile: TileSizes, planes: int) -> bool:
+    """Return whether blocks of a launch divide the K tiles of a tile of C: for few tiles of C and many of K, it has
+    more blocks than tiles of its ``planes``. If it has as many at any shape, blocks that share leave pieces to add."""
     multiple = lesson.shapes.multiple_of
-    few = Shape(
-        math.lcm(tile.rows, multiple.m),
-        math.lcm(tile.cols, multiple.n),
-        DEEP * math.lcm(tile.depth, multiple.k),
-        layout=lesson.shapes.count.layout,
-    )
-    return lesson.at(few).grids(few)[number].blocks > planes * tiles_of(few, tile)
+    rows, cols = math.lcm(tile.rows, multiple.m), math.lcm(tile.cols, multiple.n)
+    few = Shape(rows, cols, DEEP * math.lcm(tile.depth, multiple.k), layout=lesson.shapes.count.layout)
+    more = replace(few, m=2 * DEEP * rows)
+    blocks, others = (lesson.at(shape).grids(shape)[number].blocks for shape in (few, more))
+    if blocks == others > 1:
+        pieces = {it.name for it in lesson.data.buffers if it.role == "scratch"}
+        adds = any(it.opcode.startswith(("RED.", "REDG.", "ATOM.", "ATOMG.")) for it in compiled.sass)
+        return adds or not pieces.isdisjoint(lesson.launches[number].parameters)
+    return blocks > planes * tiles_of(few, tile)
 
 
 def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] | None:
