@@ -233,6 +233,44 @@ def test_a_store_to_local_memory_takes_l2_as_long_as_was_read() -> None:
     assert counted["lts__t_sectors_op_write.sum"] >= 4 * counted["smsp__inst_executed_op_local_st.sum"], "every sector"
 
 
+def parts_of_sectors(lines: int, sectors: int, turns: int = 1) -> list[Line]:
+    """Stores, of which ``turns`` after the other go to the same sectors."""
+    sets = [tuple(range(1000 * first, 1000 * first + sectors)) for first in range(64 // turns)]
+    return [
+        ("STG.E [R2.64], R8", FREE, Traffic("global", False, lines, lines, it, partial=True))
+        for it in sets
+        for _ in range(turns)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "sectors"),
+    [
+        ("1 x 4 of 4", 32, 32),
+        ("1 x 16 of 16", 32, 32),
+        ("4 x 4 of 4", 8, 8),
+        ("4 x 32 of 4", 8, 32),
+        ("8 x 16 of 4", 4, 16),
+    ],
+)
+def test_parts_of_sectors_take_l2_as_long_as_was_read(name: str, lines: int, sectors: int) -> None:
+    """A line of which parts are stored takes as long as two sectors at least."""
+    read = json.loads((FOLDER / "estimate/parts_h200.json").read_text())["clocks"]["16 warps"]
+    each = clocks(parts_of_sectors(lines, sectors), warps=16) / (64 * 16)
+    assert each == pytest.approx(read[f"stores {name}, fresh, 132 blocks"], rel=0.26)
+
+
+@pytest.mark.parametrize("warps", [4, 8, 16, 24, 32])
+def test_stores_to_the_sectors_of_the_store_before_are_merged_where_few_warps_store(warps: int) -> None:
+    read = json.loads((FOLDER / "estimate/parts_h200.json").read_text())
+    found = read["clocks"][f"{warps} warps"]
+    share = found["stores 8 x 16 of 4, fill, 132 blocks"] / found["stores 8 x 16 of 4, fresh, 132 blocks"]
+    filled, fresh = (clocks(parts_of_sectors(4, 16, turns), warps=warps) for turns in (4, 1))
+    assert filled / fresh == pytest.approx(share, abs=0.12)
+    if counted := read["counted"].get(str(warps)):
+        assert counted / 16 == pytest.approx(share, abs=0.07), "L1 merges them: L2 gets fewer sectors"
+
+
 def test_l2_is_asked_for_a_volatile_sector_each_time() -> None:
     def busy(strong: bool) -> float:
         touch = Traffic("global", True, 1, 1, (1, 2, 3, 4), strong=strong)

@@ -12,7 +12,7 @@
     load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
     L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
                  busy while it is written. Blocks that are apart find none of each other's tiles. With ``levels``, loads
-                 are read from banks, as those of shared memory, and return after earlier stores of parts of sectors.
+                 are read from banks, as those of shared memory. Loads return after earlier stores of parts of sectors.
                  Volatile loads find nothing in L1, and what is stored to local memory goes on to L2
     L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
                  past L1 keeps its registers until the port has come near to it
@@ -66,9 +66,9 @@ LINE = 128  # bytes of a line and of a wavefront
 NEAR_BOX = 256  # sectors of the smallest box that checks/readings/estimate/flights.py copies
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
-# Beside ``levels``, read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: for each
-# line that a load asks for besides its sectors, and for a round of atomics. A line of which less than
-# whole sectors are stored takes as long as two at least.
+# Read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: beside ``levels``, for each
+# line that a load asks for besides its sectors; and for a round of atomics. A line of which less than whole sectors are
+# stored takes as long as two at least.
 LINE_CLOCKS, ATOMIC_ROUND, LEAST = 0.5, 2.6, 2.0
 RETURNED = (
     0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
@@ -76,6 +76,10 @@ RETURNED = (
 # Of the same readings, of threads that own a row each: lines of a load that L1 looks up in a clock, and clocks until a
 # load returns after earlier stores of less than whole sectors have left.
 TAGS, BEHIND = 2.0, 170.0
+# A store of parts of sectors in at most so many lines is merged with the same warp's store to the same ones before it:
+# always if its scheduler has issued no other store in between, and with each one that much more seldom
+# (checks/readings/estimate/parts_h200.json: by 4, 8, 16, 24 and 32 warps).
+MERGED_LINES, MERGED = 4, 0.6
 APART = (1 / 8, 3 / 8, 5 / 8, 7 / 8)  # of a K tile: from one block of a later wave to the next one
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
@@ -274,6 +278,9 @@ class Multiprocessor:
         self.port = 0.0
         # All stores, those that threads execute, and those of less than whole sectors have left by:
         self.stores = self.executed = self.partly = 0.0
+        self.passed = [0] * schedulers  # stores to global memory
+        self.latest: dict[int, tuple[Sequence[int], int]] = {}  # of each warp: its sectors, and how many had passed
+        self.merged = 0.0  # part of the store that is executed, see ``_merges``
         self.wave = max(self.begun, 1)  # warps that are resident together
         # In L1 or in flight: from when; of the warps that share tiles and asked last.
         self.sectors: dict[int, float] = {}
@@ -605,18 +612,18 @@ class Multiprocessor:
         """Let the port to L2 take stores. In kernels with products of warpgroups, L2's own time for lines and sectors
         counts, while all multiprocessors store."""
         taken = self.pipes.store * self.per_sector * len(touch.sectors)
-        if self.grouped:
-            taken = self.stored_line * touch.passes + self.stored_sector[touch.partial] * len(touch.sectors)
-        if self.levels is not None:
-            if touch.partial:
-                taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes)
-            if touch.atomic:
-                rounds = sum(touch.rounds)
-                taken = ATOMIC_ROUND * rounds
+        if touch.atomic:
+            rounds = sum(touch.rounds)
+            taken = ATOMIC_ROUND * rounds
+            if self.levels is not None:
                 busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)
                 self.atomics = max(self.atomics, start) + busiest * rounds
+        elif self.grouped:
+            taken = self.stored_line * touch.passes + self.stored_sector[touch.partial] * len(touch.sectors)
+        elif touch.partial:
+            taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes) * (1 - self.merged)
         self.stores = max(self.stores, start) + taken
-        if self.levels is not None and touch.partial and not touch.atomic:
+        if touch.partial and LEAST * touch.passes > len(touch.sectors) and not touch.atomic:
             self.partly = self.stores
         self.moved["l2"] += taken
 
@@ -668,6 +675,7 @@ class Multiprocessor:
                 self.load_store = start + clocks
                 self.which = warp // self.sharing
                 self.sectors = self.caches[self.which]
+                self.merged = 0.0 if touch.load else self._merges(touch, scheduler, warp)
                 done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
                 if not touch.load:
                     block = warp // self.warps_per_block
@@ -738,6 +746,15 @@ class Multiprocessor:
             self.load_store += written
             self.moved["l1"] += written
         return done
+
+    def _merges(self, touch: Traffic, scheduler: int, warp: int) -> float:
+        """Return the part of a store that L1 adds to the same warp's store before, which it has not sent yet."""
+        self.passed[scheduler] += 1
+        sectors, passed = self.latest.get(warp, ((), 0))
+        self.latest[warp] = touch.sectors, self.passed[scheduler]
+        if sectors != touch.sectors or touch.passes > MERGED_LINES:
+            return 0.0
+        return float(MERGED ** (self.passed[scheduler] - passed - 1))
 
     def _absent(self, touch: Traffic) -> int:
         """Return how many lines of a load L1 has to ask for."""
