@@ -19,7 +19,8 @@ from pathlib import Path
 from checks.course.kernel import Kernel
 from checks.course.tables import STORED, tables
 from checks.estimate.edits import TABLES
-from checks.estimate.table import PAGE, by_launch, rewritten
+from checks.estimate.table import by_launch, rewritten
+from checks.estimate.texts import PAGE
 from checks.usage import help_if_asked
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.engine.estimate.causes import Cause

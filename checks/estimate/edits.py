@@ -1,7 +1,7 @@
 """Slow edits of the solutions, estimated beside measured.
 
     python -m checks.estimate.edits [LESSON ...]
-    python -m checks.estimate.edits --write           into lessons/common/ESTIMATE.md
+    python -m checks.estimate.edits --write           into lessons/common/ESTIMATE.md, and the texts that quote it
 
 The speed of an edit is reference time / edit time, both from the same run. The estimate tells an edit if the estimated
 and the measured speed are on the same side of 1, or both within ``SAME`` of it, and differ by at most ten points.
@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from checks.course.tables import ROOT, STORED, Table, tables
-from checks.estimate.table import PAGE, estimated, hidden, rewritten
+from checks.estimate import texts
+from checks.estimate.table import estimated, hidden, rewritten
 from checks.usage import help_if_asked
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.course.folder import Course
@@ -37,11 +39,15 @@ class Edit:
     estimate: float
 
     @property
+    def near(self) -> bool:
+        """Whether the two speeds are near each other."""
+        return abs(self.measured - self.estimate) <= NEAR
+
+    @property
     def told(self) -> bool:
         """Whether the estimate tells this edit from the reference."""
         measured, estimate = self.measured - 1, self.estimate - 1
-        same = max(abs(measured), abs(estimate)) <= SAME or measured * estimate > 0
-        return same and abs(measured - estimate) <= NEAR
+        return self.near and (max(abs(measured), abs(estimate)) <= SAME or measured * estimate > 0)
 
 
 def edits(table: Table, wanted: Collection[str] = ()) -> Iterator[Edit]:
@@ -76,6 +82,21 @@ def page_table(found: Sequence[Edit]) -> str:
     return table_of(["edits of", "told", "points apart, median", "largest", "which"], rows)
 
 
+def judged(found: Sequence[Edit]) -> str:
+    """What the edits have that are not told."""
+    missed = [it for it in found if not it.told]
+    side = [it for it in missed if it.near]
+    level = [it for it in side if abs(it.measured - 1) <= SAME]
+    others, told = len(found) - len(level), len(found) - len(missed)
+    text = (
+        f"Of the {len(missed)} that it does not tell, {len(missed) - len(side)} are more than ten points apart, and "
+        f"{len(side)} are nearer but on different sides of 1. In {len(level)} of these, the measured speed is within "
+        f"2% of 1, as far as two runs of one measurement differ; without them, the estimate tells {told} of {others} "
+        f"({told / others:.0%})."
+    )
+    return "\n" + "\n".join(textwrap.wrap(text, 118)) + "\n"
+
+
 def all_edits(lessons: Iterable[str] = ()) -> list[Edit]:
     """The edits of these lessons or of all, as the course orders them."""
     order = [name[3:] for name in Course(ROOT).names]
@@ -88,14 +109,15 @@ def all_edits(lessons: Iterable[str] = ()) -> list[Edit]:
 def main() -> None:
     found = all_edits(it for it in sys.argv[1:] if it != "--write")
     if "--write" in sys.argv:
-        PAGE.write_text(rewritten(PAGE.read_text(), {"edits": page_table(found)}))
+        texts.PAGE.write_text(rewritten(texts.PAGE.read_text(), {"edits": page_table(found) + judged(found)}))
+        texts.write()
         return
     for it in found:
         print(f"{it.lesson:16}{it.name:44}{it.measured:8.1%}{it.estimate:8.1%}  {'' if it.told else '<-'}")
     off = [abs(it.measured - it.estimate) for it in found]
     print(
         f"{sum(it.told for it in found)} of {len(found)} told; points between the two speeds: "
-        f"{100 * statistics.median(off):.1f} in the median, {100 * max(off):.0f} at most"
+        f"{100 * statistics.median(off):.1f} in the median, {100 * max(off):.0f} at most{judged(found)}"
     )
 
 

@@ -447,7 +447,8 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["run"]:
         run(Path(sys.argv[2]), Path(sys.argv[3]))
     elif sys.argv[1:2] == ["--write"]:
-        from checks.estimate.table import PAGE, rewritten
+        from checks.estimate.table import rewritten
+        from checks.estimate.texts import PAGE
 
         PAGE.write_text(rewritten(PAGE.read_text(), page_tables()))
     else:

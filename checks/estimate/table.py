@@ -1,4 +1,5 @@
-"""Predicted against measured: ``python -m checks.estimate.table``; ``--write`` renews lessons/common/ESTIMATE.md.
+"""Predicted against measured: ``python -m checks.estimate.table``; ``--write`` renews lessons/common/ESTIMATE.md
+and the texts that quote it.
 
 The lessons' solutions on an H200 (``lessons/measured/h200.json``), and two published tables for a P100 and a V100
 (``articles.py``). Nothing is fitted to a single kernel. An error is predicted over measured, less one; where a table
@@ -25,9 +26,11 @@ from unittest.mock import patch
 from checks.course.kernel import Kernel
 from checks.course.tables import solutions
 from checks.course.tables import tables as listed
+from checks.estimate import texts
 from checks.estimate.articles import ARTICLES, Article
 from checks.estimate.ladder import page_tables
 from checks.estimate.matrices import CASES, MEASURED, QUEUED_US
+from checks.estimate.texts import PAGE
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.commands.points import shape_of
 from gemm_lessons.course.folder import Course
@@ -42,7 +45,6 @@ from gemm_lessons.gemm.time_model import Estimate, Estimator, estimate_at, profi
 from gemm_lessons.running.estimating import estimator_of, subject_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "lessons/common/ESTIMATE.md"
 TABLE = re.compile(r"<!-- estimate: (\w+) -->\n.*?<!-- /estimate -->", re.DOTALL)
 SIZES = (512, 1024, 2048, 4096)  # that the aims are for; the others are printed
 OTHERS = (
@@ -398,6 +400,7 @@ def main() -> None:
     theirs, others, boxes = list(articles()), list(matrices()), list(by_tma())
     if given.write:
         PAGE.write_text(rewritten(PAGE.read_text(), tables(ours, behind, varied, theirs, others, boxes)))
+        texts.write()
         return
     show(ours)
     show(behind)

@@ -8,12 +8,12 @@ import json
 import pytest
 
 from checks.estimate import any_kernels
-from checks.estimate import table as estimate_table
 from checks.estimate.any_kernels import compared, fitted, launches, stored, summary
+from checks.estimate.texts import PAGE as ESTIMATE
+from checks.estimate.texts import SENTENCES, figures, renewed
 from checks.versions import ROOT
 from gemm_lessons.course.documents import PAGES
 from gemm_lessons.engine.compiler.compile import disassemble_ahead
-from gemm_lessons.report.table import HOW_FAR
 
 PAGE = PAGES / "numbers.md"
 FROZEN = (
@@ -56,19 +56,13 @@ def test_the_page_on_numbers_says_how_far_the_judged_half_is_off() -> None:
     ) in text
 
 
-def test_texts_say_how_far_references_and_their_slow_edits_are_off() -> None:
+@pytest.mark.parametrize("name", SENTENCES)
+def test_texts_say_how_far_references_and_their_slow_edits_are_off(name: str) -> None:
     """``checks.estimate.table --write`` and ``checks.estimate.edits --write`` fill in the tables of ESTIMATE.md."""
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in estimate_table.PAGE.read_text().splitlines()]
-    [(_, times, median, largest)] = [row for row in rows if row[:1] == ["all lessons"]]
-    [(_, told, points, most, _)] = [row for row in rows if row[:1] == ["all"]]
-    found, edits = told.split(" of ")
-    page, readme = (" ".join(path.read_text().split()) for path in (PAGE, ROOT / "README.md"))
-    assert f"all lessons are off by {median} in the median and by {largest} at most, over {times} times." in page
-    assert f"Of {edits} slow edits of the solutions, {found} can be told from the reference; their speeds are" in page
-    assert f"off by {points} points in the median and by {most} at most." in page
-    assert f"references are off by {median} in the median, the speeds of their slow edits by {points} " in HOW_FAR
-    rounded = f"by {float(median.rstrip('%')):.0f}% in the median, their slow edits by {float(points):.0f} points"
-    assert f"Against an H200, references are off {rounded}" in readme
+    text = (ROOT / name).read_text()
+    assert renewed(text, SENTENCES[name], figures(ESTIMATE.read_text())) == text, (
+        "run: python -m checks.estimate.edits --write"
+    )
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from checks.estimate.causes import PAIRS, page_table, pairs
-from checks.estimate.table import PAGE, rewritten
+from checks.estimate.table import rewritten
+from checks.estimate.texts import PAGE
 from checks.forks import run
 from gemm_lessons.commands.slower import Difference, of_launches
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause
