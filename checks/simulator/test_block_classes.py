@@ -37,6 +37,10 @@ DECISIONS = {
     "a table": ("value = table[bx >> 1 & 3] + 1;", 14),
     "fewer turns of a loop": ("for (int i = 0; i < n - bx / 8; i++) value += a[i] > 2;", 7),
     "a factor": ("value = (int)(a[t] * (float)((bx + 1) / 9));", 7),
+    "shared memory": (
+        "__shared__ int here; if (t == 0) here = by * 9 + bx; __syncthreads(); if (here == 40) value = 1;", 1
+    ),
+    "a shuffle": ("if (__shfl_sync(~0u, by * 9 + bx, n & 7) == 40) value = 1;", 1),
     "bits": ("if ((bx & 8) >> 1 | by >> 2) value = 1;", 12),
 }  # fmt: skip
 # What depends on no block, or is where a matrix ends.
@@ -114,6 +118,8 @@ BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the 
     "max(n, 90) > 90 && n % 3 == 1": (4, 5),
     "bx < n": (),
     "a[t] > n": (),
+    "__shfl_sync(~0u, n, t) == 97": (6,),
+    "__shfl_sync(~0u, n + t, 3) == 97": (),
 }
 
 
@@ -129,6 +135,12 @@ def test_numbers_from_which_comparisons_of_sizes_are_computed() -> None:
     assert {37, 256, 77, 30} <= found
     assert found & {11, 55}, "the divisor, or the product that the compiler compares with"
     assert Simulator().numbers_compared(compiled("if (bx % 37 > 30) value = 1;")) == ()
+
+
+def test_sizes_through_shared_memory() -> None:
+    code = compiled("__shared__ int here; here = n; __syncthreads(); if (here == 97) value = 1;")
+    assert Simulator().rare_sizes(code, {2: SIZES}, known=SIZES_SEEN) == (6,)
+    assert 97 in Simulator().numbers_compared(code)
 
 
 def test_the_number_of_blocks_is_a_size() -> None:

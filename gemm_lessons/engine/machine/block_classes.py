@@ -6,15 +6,18 @@
 A kernel can treat one block of a large grid differently only if something in its code depends on the block's index.
 The blocks worth running are those with rare outcomes, and they are found here without running any. The instructions
 between a block's index and a decision are computed for all blocks at once, with a range for a value that depends on the
-thread. A value that depends on memory or changes in a loop is unknown. If a decision compares such a value with one
+thread. Lanes hand values on by shuffles, and threads by a variable in shared memory. A value that depends on other
+memory or changes in a loop is unknown. If a decision compares such a value with one
 computed from the block's index, the latter counts as the outcome.
 """
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 from math import prod
 
@@ -108,12 +111,13 @@ class BlockClass:
 def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
     """Return the instructions that may be decisions: an operand may come from a block's index, without memory."""
     placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
-    others = [it for it in kernel.instructions if it.row.computes]
+    handed = _handed_on(kernel)
+    others = [it for it in kernel.instructions if it.row.computes or it.index in handed]
     before = len(others) + 1
     while len(others) < before:
         before, left, others = len(others), others, []
         for it in left:
-            if placed.isdisjoint(reads(it)):
+            if placed.isdisjoint(handed.get(it.index, reads(it))):
                 others.append(it)
             else:
                 placed |= writes(it)
@@ -156,12 +160,13 @@ def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
     smaller or larger of two such values is a comparison, too."""
     of_threads = {it for it in read_by(kernel) if it.startswith(SPECIAL) and not it.startswith(OF_A_GRID)}
     varies: set[str] = set()
+    handed = _handed_on(kernel)
     uniform: Sequence[Instruction] = kernel.instructions
     before = len(uniform) + 1
     while len(uniform) < before:
         before, others, uniform = len(uniform), uniform, []
         for it in others:
-            if _is_uniform(it, of_threads, varies):
+            if _is_uniform(it, of_threads, varies, handed):
                 uniform.append(it)
             else:
                 varies |= writes(it)
@@ -170,8 +175,29 @@ def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
     return tuple(it for it in found if any(isinstance(operand, Register) for operand in it.operands[1:3]))
 
 
-def _is_uniform(instruction: Instruction, of_threads: set[str], varies: set[str]) -> bool:
+def _handed_on(kernel: Kernel) -> Mapping[int, frozenset[str]]:
+    """Return the instructions (indices) whose result is another thread's register, and which registers that may be: a
+    shuffle's own, or those that are stored to a variable in shared memory, under its name."""
+    stored: dict[Address, set[str]] = defaultdict(set)
+    for it in kernel.instructions:
+        if it.opcode == "st" and isinstance(it.operands[0], Address):
+            stored[it.operands[0]] |= {its.name for its in it.operands[1:] if isinstance(its, Register)}
+    found = {}
+    for it in kernel.instructions:
+        source = it.operands[1] if len(it.operands) > 1 else None
+        if it.opcode == "shfl" and isinstance(source, Register):
+            found[it.index] = frozenset({source.name})
+        elif it.opcode == "ld" and isinstance(source, Address) and isinstance(source.base, Symbol):
+            found |= {it.index: frozenset(stored[source])} if stored[source] and "shared" in it.modifiers else {}
+    return found
+
+
+def _is_uniform(
+    instruction: Instruction, of_threads: set[str], varies: set[str], handed: Mapping[int, frozenset[str]]
+) -> bool:
     """Return whether it loads a parameter, or computes without registers that may differ between threads."""
+    if instruction.index in handed:
+        return varies.isdisjoint(handed[instruction.index]) and of_threads.isdisjoint(handed[instruction.index])
     read = reads(instruction)
     if not varies.isdisjoint(read):
         return False
@@ -211,12 +237,13 @@ def parameters_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> fr
 
 def _computed_from(kernel: Kernel, last: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield instructions, and all those from which their values are computed."""
-    definitions = writers(kernel)
+    definitions, handed = writers(kernel), _handed_on(kernel)
     waiting, seen = list(last), {it.index for it in last}
     while waiting:
         instruction = waiting.pop()
         yield instruction
-        for other in (it for name in reads(instruction) for it in definitions[name] if it.index not in seen):
+        names = handed.get(instruction.index, reads(instruction))
+        for other in (it for name in names for it in definitions[name] if it.index not in seen):
             seen.add(other.index)
             waiting.append(other)
 
@@ -354,7 +381,7 @@ class _Evaluation:
         back = [(to, block.number) for block in basic for to in block.successors if to <= block.number]
         self._in_loops = {number for first, last in back for number in range(first, last + 1)}
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
-        self._definitions = writers(kernel)
+        self._definitions, self._handed = writers(kernel), _handed_on(kernel)
         self._known: dict[str, Values | None] = {}
         self._open: set[str] = set()  # registers whose value is being computed; to need one again means a loop
         self._loops: set[str] = set()  # registers that a loop changes
@@ -524,6 +551,9 @@ class _Evaluation:
         opcode, words = instruction.opcode, instruction.modifiers
         kind = words[-1] if words else ""
         operands = instruction.operands
+        if handed := self._handed.get(instruction.index):
+            first = operands[0].first if isinstance(operands[0], PredicatePair) else operands[0]
+            return self._one_of(handed) if first == Register(name) else None
         if opcode == "ld":
             return self._parameter(instruction)
         if opcode == "setp":
@@ -557,6 +587,12 @@ class _Evaluation:
         table = any(it.table for it in known) and opcode in ("add", "mad")
         stored = _stored(value, into)
         return stored and replace(stored, table=table, moves=any(it.moves for it in known))
+
+    def _one_of(self, names: Iterable[str]) -> Values | None:
+        """Return what may be in any of these registers."""
+        found = [self._of(Register(name)) for name in sorted(names)]
+        known = [it for it in found if it is not None]
+        return reduce(_hull, known) if known and len(known) == len(found) else None
 
     def _parameter(self, instruction: Instruction) -> Values | None:
         address = instruction.operands[1]
