@@ -14,6 +14,7 @@ from gemm_lessons.engine.simulator import Simulator
 
 GRID, THREADS, N = (9, 7, 1), 32, 40
 HEAD = """__constant__ int table[4] = {0, 0, 5, 0};
+__constant__ float far[64] = {0, 0, 7};
 extern "C" __global__ void k(const float *a, int *c, int n)
 {
     const int bx = blockIdx.x, by = blockIdx.y, t = threadIdx.x, row = by * 32 + t;
@@ -34,6 +35,7 @@ DECISIONS = {
     "a diagonal": ("if ((bx + by) % 11 == 9) value = 1;", 6),
     "by a thread's number": ("if (bx * 40 + by * 400 + t == 830) value = 1;", 1),
     "selected without a branch": ("value = (bx == 8) * 3;", 7),
+    "a long table": ("value = far[by * 9 + bx];", 1),
     "a table": ("value = table[bx >> 1 & 3] + 1;", 14),
     "fewer turns of a loop": ("for (int i = 0; i < n - bx / 8; i++) value += a[i] > 2;", 7),
     "a factor": ("value = (int)(a[t] * (float)((bx + 1) / 9));", 7),
@@ -141,6 +143,13 @@ def test_sizes_through_shared_memory() -> None:
     code = compiled("__shared__ int here; here = n; __syncthreads(); if (here == 97) value = 1;")
     assert Simulator().rare_sizes(code, {2: SIZES}, known=SIZES_SEEN) == (6,)
     assert 97 in Simulator().numbers_compared(code)
+
+
+def test_sizes_looked_up_in_a_table() -> None:
+    code = compiled("value = table[n & 3];")  # 5 for 2 alone; of the sizes seen, none leaves 2
+    sizes = [3, 17, 40, 64, 2000, 1001, 98, 40, 24]
+    assert Simulator().rare_sizes(code, {2: sizes}, known=SIZES_SEEN) == (6,)
+    assert 2 in Simulator().numbers_compared(code)
 
 
 def test_the_number_of_blocks_is_a_size() -> None:

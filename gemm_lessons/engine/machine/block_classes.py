@@ -35,6 +35,7 @@ from gemm_lessons.engine.ptx.records import (
     PredicatePair,
     Register,
     Symbol,
+    Variable,
     register_width,
 )
 from gemm_lessons.engine.records.arrays import Array
@@ -70,12 +71,12 @@ BOTH = 2  # the outcome of a decision that may differ between threads of a block
 @dataclass(frozen=True)
 class Values:
     """A register in every block: int64, (z, y, x), with 1 along each axis that does not matter. ``low`` is ``high``
-    where all threads of a block have the same value. ``table``: an offset from a variable's address. ``moves``: a
-    loop changes the register, and these are the values before the loop."""
+    where all threads of a block have the same value. ``table``: the variable from whose address it is an offset.
+    ``moves``: a loop changes the register, and these are the values before the loop."""
 
     low: Array
     high: Array
-    table: bool = False
+    table: str = ""
     moves: bool = False
 
     @property
@@ -125,7 +126,11 @@ def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
 
 
 def decisions(
-    kernel: Kernel, candidates: Sequence[Instruction], grid: Grid, arguments: Sequence[Argument]
+    kernel: Kernel,
+    tables: Sequence[Variable],
+    candidates: Sequence[Instruction],
+    grid: Grid,
+    arguments: Sequence[Argument],
 ) -> tuple[PlacedDecision, ...]:
     """Return which of the ``candidates`` depend on a block's index in this launch."""
     scalars = {
@@ -133,7 +138,7 @@ def decisions(
         for parameter, argument in zip(kernel.parameters, arguments, strict=True)
         if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
     }
-    values = _Evaluation(kernel, clustered(kernel, grid), scalars)
+    values = _Evaluation(kernel, tables, clustered(kernel, grid), scalars)
     found = []
     for instruction in candidates:
         outcomes = values.outcomes(instruction)
@@ -146,10 +151,16 @@ def decisions(
 
 
 def rare_blocks(
-    kernel: Kernel, candidates: Sequence[Instruction], grid: Grid, arguments: Sequence[Argument], seed: int
+    kernel: Kernel,
+    tables: Sequence[Variable],
+    candidates: Sequence[Instruction],
+    grid: Grid,
+    arguments: Sequence[Argument],
+    seed: int,
 ) -> RareBlocks:
-    """Return blocks that a kernel treats differently from most. ``candidates``: see ``may_decide``."""
-    found = decisions(kernel, candidates, grid, arguments)
+    """Return blocks that a kernel treats differently from most. ``tables``: variables outside of kernels.
+    ``candidates``: see ``may_decide``."""
+    found = decisions(kernel, tables, candidates, grid, arguments)
     odd = tuple(it for it in found if not it.is_edge)
     *every, usual = [it.block for it in classes(found, grid, seed)] or [0]
     return RareBlocks(tuple(every), tuple(it.block for it in classes(odd, grid, seed)[:-1]), (usual,) if every else ())
@@ -157,7 +168,7 @@ def rare_blocks(
 
 def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
     """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
-    smaller or larger of two such values is a comparison, too."""
+    smaller or larger of two such values is a comparison, too, and so may be a load from such a place."""
     of_threads = {it for it in read_by(kernel) if it.startswith(SPECIAL) and not it.startswith(OF_A_GRID)}
     varies: set[str] = set()
     handed = _handed_on(kernel)
@@ -170,9 +181,17 @@ def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
                 uniform.append(it)
             else:
                 varies |= writes(it)
-    compare = (it for it in kernel.instructions if it.opcode in COMPARE or it.modifiers[-1:] == ("pred",))
-    found = (it for it in compare if varies.isdisjoint(reads(it)))
-    return tuple(it for it in found if any(isinstance(operand, Register) for operand in it.operands[1:3]))
+    compare = (
+        it for it in kernel.instructions if it.opcode in COMPARE or it.modifiers[-1:] == ("pred",) or _looks_up(it)
+    )
+    found = (it for it in compare if varies.isdisjoint(reads(it)) and of_threads.isdisjoint(reads(it)))
+    return tuple(it for it in found if _looks_up(it) or any(isinstance(its, Register) for its in it.operands[1:3]))
+
+
+def _looks_up(instruction: Instruction) -> bool:
+    """Return whether it may load from a table, at a place that is computed."""
+    where = instruction.operands[1] if instruction.opcode == "ld" else None
+    return isinstance(where, Address) and isinstance(where.base, Register) and "shared" not in instruction.modifiers
 
 
 def _handed_on(kernel: Kernel) -> Mapping[int, frozenset[str]]:
@@ -216,10 +235,15 @@ def bounds_of_integers(kernel: Kernel) -> tuple[int, ...]:
     return tuple(sorted({it.value for it in bounds if isinstance(it, Immediate) and 0 <= it.value <= LARGEST_NUMBER}))
 
 
-def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple[int, ...]:
+def numbers_compared(kernel: Kernel, tables: Sequence[Variable], candidates: Sequence[Instruction]) -> tuple[int, ...]:
     """Return the numbers in the code from which the outcomes of these comparisons are computed: bounds, remainders and
-    their divisors, factors, and the powers of two of masks and shifts."""
+    their divisors, factors, the powers of two of masks and shifts, and places in tables that differ from most."""
     found: set[int] = set()
+    for load in filter(_looks_up, candidates):
+        for name in {
+            it.name for other in _computed_from(kernel, [load]) for it in other.operands if type(it) is Symbol
+        }:
+            found |= _odd_places(_content(tables, name, load))
     for instruction in _computed_from(kernel, candidates):
         for operand in instruction.operands:
             if isinstance(operand, Immediate) and not operand.is_float:
@@ -227,6 +251,14 @@ def numbers_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> tuple
                 found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
                 found |= {value + 1} if instruction.opcode == "and" else set()
     return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
+
+
+def _odd_places(table: Array | None) -> set[int]:
+    """Return the places of numbers that few places have."""
+    if table is None:
+        return set()
+    _, number, counts = np.unique(table, return_inverse=True, return_counts=True)
+    return {*np.flatnonzero(counts[number] <= min(VALUES, table.size // 2))[:VALUES].tolist()}
 
 
 def parameters_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> frozenset[str]:
@@ -250,6 +282,7 @@ def _computed_from(kernel: Kernel, last: Sequence[Instruction]) -> Iterator[Inst
 
 def rare_sizes(
     kernel: Kernel,
+    tables: Sequence[Variable],
     blocks: Sequence[Block],
     candidates: Sequence[Instruction],
     sizes: Mapping[str, Sequence[int]],
@@ -265,7 +298,7 @@ def rare_sizes(
     grid -> its value in each launch. ``allowed``: tells whether a launch may be chosen.
     """
     scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in sizes.items()}
-    values = _Evaluation(kernel, None, scalars, blocks)
+    values = _Evaluation(kernel, tables, None, scalars, blocks)
     single: list[Array] = []
     equal: list[Array] = []
     settled: dict[bytes, Array] = {}
@@ -373,7 +406,12 @@ class _Evaluation:
     ``basic``: the basic blocks of the kernel, to follow the branches that depend on sizes."""
 
     def __init__(
-        self, kernel: Kernel, grid: Grid | None, scalars: Mapping[str, Array], basic: Sequence[Block] = ()
+        self,
+        kernel: Kernel,
+        tables: Sequence[Variable],
+        grid: Grid | None,
+        scalars: Mapping[str, Array],
+        basic: Sequence[Block] = (),
     ) -> None:
         self._grid, self._scalars = grid, scalars
         self._blocks, self._run = basic, dict[int, Array]()
@@ -381,6 +419,7 @@ class _Evaluation:
         back = [(to, block.number) for block in basic for to in block.successors if to <= block.number]
         self._in_loops = {number for first, last in back for number in range(first, last + 1)}
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
+        self._tables = tables
         self._definitions, self._handed = writers(kernel), _handed_on(kernel)
         self._known: dict[str, Values | None] = {}
         self._open: set[str] = set()  # registers whose value is being computed; to need one again means a loop
@@ -402,7 +441,7 @@ class _Evaluation:
         if opcode == "ld" and "param" not in instruction.modifiers:
             address = instruction.operands[1]
             base = self._of(address.base) if isinstance(address, Address) else None
-            return _few(base) if base is not None and base.table else None
+            return _few(self._looked_up(instruction, base) or base) if base is not None and base.table else None
         return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
 
     def reached(self) -> list[Array]:
@@ -479,7 +518,7 @@ class _Evaluation:
         if isinstance(operand, Symbol):
             if operand.name in self._variables:
                 return None
-            return Values(np.full((1, 1, 1), operand.offset), np.full((1, 1, 1), operand.offset), table=True)
+            return replace(_number(operand.offset), table=operand.name)
         if isinstance(operand, PredicatePair) and operand.negated:
             value = self._of(operand.first)
             return value and _inverted(value)
@@ -584,9 +623,20 @@ class _Evaluation:
             return None
         into = f"{kind[0]}{2 * SIZES[kind] * 8}" if "wide" in words else kind
         known = [it for it in sources if it is not None]
-        table = any(it.table for it in known) and opcode in ("add", "mad")
+        table = max(it.table for it in known) if opcode in ("add", "mad") else ""
         stored = _stored(value, into)
         return stored and replace(stored, table=table, moves=any(it.moves for it in known))
+
+    def _looked_up(self, instruction: Instruction, offset: Values) -> Values | None:
+        """Return what a load from a table finds; None where its content is unknown."""
+        content, address = _content(self._tables, offset.table, instruction), instruction.operands[1]
+        if content is None or not offset.is_exact or offset.moves or not isinstance(address, Address):
+            return None
+        place = (offset.low + address.offset) // content.itemsize
+        if place.min() < 0 or place.max() >= content.size:
+            return None
+        found: Array = np.unique(content, return_inverse=True)[1][place]
+        return Values(found, found)
 
     def _one_of(self, names: Iterable[str]) -> Values | None:
         """Return what may be in any of these registers."""
@@ -634,6 +684,15 @@ class _Evaluation:
             low = one.low ^ other.low
             return Values(low, low)
         return None
+
+
+def _content(variables: Sequence[Variable], name: str, instruction: Instruction) -> Array | None:
+    """Return the numbers, as this instruction loads them, with which a variable begins; None without such."""
+    size = SIZES.get(instruction.modifiers[-1], 0)
+    initial = next((it.initial.ljust(it.size, b"\0") for it in variables if it.name == name and it.initial), b"")
+    if not initial or len(initial) % size or {"v2", "v4"} & {*instruction.modifiers}:
+        return None
+    return np.frombuffer(initial, f"u{size}")
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------

@@ -393,7 +393,7 @@ class Simulator:
     def rare_blocks(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
         """Return blocks of a launch that the kernel treats differently from most. Nothing is run."""
         program = _program_of(compiled)
-        return rare_blocks(program.kernel, program.may_decide, grid, arguments, seed)
+        return rare_blocks(program.kernel, program.variables, program.may_decide, grid, arguments, seed)
 
     def rare_sizes(
         self,
@@ -412,12 +412,14 @@ class Simulator:
         for place, axis in enumerate("xyz") if grids else ():
             by_name[f"%nctaid.{axis}"] = [it.grid[place] for it in grids]
             by_name[f"%ntid.{axis}"] = [it.block[place] for it in grids]
-        return rare_sizes(kernel, program.blocks, program.uniform_comparisons, by_name, known, allowed)
+        return rare_sizes(
+            kernel, program.variables, program.blocks, program.uniform_comparisons, by_name, known, allowed
+        )
 
     def numbers_compared(self, compiled: Compiled) -> tuple[int, ...]:
         """Return the numbers in the code that decide what a comparison of sizes gives."""
         program = _program_of(compiled)
-        return numbers_compared(program.kernel, program.uniform_comparisons)
+        return numbers_compared(program.kernel, program.variables, program.uniform_comparisons)
 
     def parameters_compared(self, compiled: Compiled) -> tuple[int, ...]:
         """Return the indices of parameters that decide what a comparison gives which is the same in all threads."""
