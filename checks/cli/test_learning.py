@@ -61,6 +61,12 @@ def test_list_says_how_long_a_lesson_takes(run: Run, course: Path) -> None:
     assert "lesson.toml:1: minutes: must be a whole number above 0, not 'long'" in run("list").err
 
 
+def test_a_narrow_list_cuts_no_word(run: Run, course: Path) -> None:
+    listed = run("list", env={"COLUMNS": "40"}).out
+    assert "\u2026" not in listed
+    assert re.search(r"next +01_first *\n +\w", listed), "the idea is below the name"
+
+
 def test_alone_outside_of_a_course_it_says_how_to_get_one(run: Run, tmp_path: Path) -> None:
     result = run(cwd=tmp_path)
     assert result.code == 0
@@ -97,6 +103,18 @@ def test_hints_are_for_the_first_open_todo(run: Run, course: Path, kernel: Path)
     assert "a nudge" in run("hint", "01", "--todo", "1", "--level", "1").out
     assert "3 of 3 hints seen" in run("hint", "01", "--list").out
     assert "4 hints" in run("list").out
+
+
+def test_a_wrong_kernel_gets_the_hint_for_an_empty_todo(run: Run, course: Path, kernel: Path) -> None:
+    stub, toml = (course / "lessons" / "01_first" / name for name in ("stub.cu", "lesson.toml"))
+    first = next(line for line in STUB.splitlines() if "TODO(1)" in line)
+    stub.write_text(STUB.replace(first, f"{first}\n    // TODO(2): twice."))
+    toml.write_text(toml.read_text() + '[[todo]]\nnumber = 2\nhints = ["two"]\n')
+    kernel.write_text(stub.read_text().replace("twice.", "twice.\n    acc = 2;"))
+    assert "hint 01 --todo 1" in run("hint", "01").out, "it may be elsewhere"
+    save_progress(Course(course), Progress({"01_first": LessonProgress(last="faulted")}))
+    assert "TODO(1)" in run("hint", "01", "--list").out.partition("A hint for ")[2]
+    assert "a nudge" in run("hint", "01").out
 
 
 def test_the_reference_is_shown_after_a_pass_or_when_asked_for(run: Run, course: Path, kernel: Path) -> None:

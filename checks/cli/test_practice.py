@@ -176,6 +176,12 @@ def test_a_drill_skipped_gives_nothing_away(course: Path, drilling: Path, text: 
     assert "It is" not in done.stdout
 
 
+def test_closed_stdin_skips_every_question(course: Path, drilling: Path) -> None:
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *forks.BINARY, "drill", "01"]
+    done = subprocess.run(closed, cwd=course, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, "0 of 0 right" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_drill_s_seed_repeats_its_numbers(course: Path, drilling: Path) -> None:
     drilling.write_text(DRILLS.replace("[21]", '"1 .. 100000"'))
     first, other = (drill(course, "", "--seed", seed).stdout for seed in ("1", "2"))

@@ -43,7 +43,7 @@ def grade_of(book: Gradebook, student: str, lesson: int) -> Grade:
         (["ana,02,,20%,"], "ana", 0, 8, 2, "late: 2 points less"),
         (["ana,02,,1.5,"], "ana", 0, 8.5, 1.5, "late: 1.5 points less"),
         (["ana,,,50%,"], "ana", 1, 3.75, 3.75, "late: 3.75 points less"),
-        (["ana,03,9,,", "ana,,,10%,"], "ana", 1, 8.1, 0.9, "9 points by decision late: 0.9 points less"),
+        (["ana,03,9,,", "ana,,,10%,"], "ana", 1, 8.1, 0.9, "9 points by decision; late: 0.9 points less"),
         (["ana,02,,99,"], "ana", 0, 0, 10, "late: 10 points less"),
         (["bo,,,50%,"], "bo", 1, 0, 0, "no file for this lesson"),
         (["bo,03,4,,by mail"], "bo", 1, 4, 0, "4 points by decision; by mail"),

@@ -25,6 +25,7 @@ def speed(time_us: float, **parts: float) -> Speed:
         (speed(104.0, issue=64.0), ""),
         (UNTIMED, ""),
         (speed(125.0, shared=120.0), "80%: it needs 1.5 times the wavefronts in shared memory."),
+        (speed(125.0, shared=104000.0), "80%: it needs 1,300 times the wavefronts in shared memory."),
         (speed(125.0, l1=30.0), "80%: it needs additional requests to global memory."),
         (
             speed(125.0, shared=81.0),

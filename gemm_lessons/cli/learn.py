@@ -173,7 +173,9 @@ def hint(
     )
     if all_ or wanted is None:
         marks = todo_marks(read_source(found.stub_path))
-        show_todos(make_console(), found, marks, progress, [mark.number for mark in marks_left(course, found)])
+        left, first = marks_left(course, found), next_hint(course, found, so_far)
+        still = [mark.number for mark in left] or ([first.todo] if first else [])
+        show_todos(make_console(), found, marks, progress, still)
         return contract.EXIT_PASSED
     keep_progress(course, progress.after_hint(found.name, wanted.todo, wanted.level))
     show_hint(make_console(), found, wanted)

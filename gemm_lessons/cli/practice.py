@@ -87,7 +87,7 @@ def _answer(question: str, parse: Callable[[str], Typed]) -> Typed | None:
     console = make_console()
     while True:
         try:
-            typed = input("   > ").strip()
+            typed = input("   > ").strip() if sys.stdin else ""  # it may be closed
         except EOFError:
             console.print()
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from gemm_lessons.course.folder import CommandError, Course, read_source
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.progress import LessonProgress, Progress, load_progress
-from gemm_lessons.course.todos import Stub, TodoMark, open_todos, todo_marks
+from gemm_lessons.course.todos import Stub, TodoMark, open_todos, skipped_todos, todo_marks
 from gemm_lessons.engine.records import dataclass
 
 
@@ -102,9 +102,13 @@ def marks_left(course: Course, lesson: Lesson) -> tuple[TodoMark, ...]:
 
 
 def next_hint(course: Course, lesson: Lesson, so_far: LessonProgress) -> HintLevel | None:
-    """Return the next hint for the first open TODO; None when every TODO has its code."""
+    """Return the next hint for the first open TODO, else for the first without code below it if the last run was wrong;
+    None when every TODO has its code."""
     known = {todo.number for todo in lesson.todos}
-    number = next((mark.number for mark in marks_left(course, lesson) if mark.number in known), None)
+    numbers = [mark.number for mark in marks_left(course, lesson)]
+    if not numbers and so_far.last in ("wrong_answer", "faulted"):
+        numbers = sorted(skipped_todos(read_source(lesson.kernel_path), Stub.of(read_source(lesson.stub_path))))
+    number = next((it for it in numbers if it in known), None)
     return None if number is None else hint_level(lesson, so_far, number)
 
 

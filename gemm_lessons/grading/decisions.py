@@ -62,7 +62,7 @@ class Decision:
             points=round(points - penalty, 4),
             penalty=round(grade.penalty + penalty, 4),
             parts=(*grade.parts, GradePart(PART, round(change, 4), 0.0, change >= 0, said)) if grade.parts else (),
-            message=one_line(" ".join(filter(None, (grade.message, said)))),
+            message=one_line("; ".join(filter(None, (grade.message, said)))),
         )
 
 

@@ -46,7 +46,7 @@ def one_owner(facts: Evidence, finding: Finding) -> str | None:
         finding = next((it for it in alike if it.effects in ALIKE), finding)
     if finding.effects not in ALIKE or finding.line is None or finding.line != finding.other_line:
         return None
-    what = "its index lacks a term that tells them apart"
+    what = "its index lacks a term that tells them apart, or exceeds one of the array's declared sizes"
     if finding.effects == "shared copy copy":
         what += ", or maps two elements to one place, as a swizzle must not"
     one, other = (_shown(actor.thread) for actor in finding.actors)
@@ -164,9 +164,10 @@ def order_of_indices(facts: Evidence, finding: Finding) -> str | None:
     of_k = [bool(re.search(r"\bk\b", index)) for index in used.groups()]
     if depth.count(True) != 1 or of_k.count(True) != 1 or depth == of_k:
         return None
-    first, last = ("k", "then the column") if depth[0] else ("the row", "then k")
+    other = "the column" if "BN" in declared[1 + depth[0]] else "the row"
+    first, last = ("k", other) if depth[0] else (other, "k")
     sizes = "".join(f"[{size}]" for size in declared.groups())
-    return f"{name}{sizes} has {first} first, {last}. Here the two indices have changed places."
+    return f"{name}{sizes} has {first} first, then {last}. Here the two indices have changed places."
 
 
 def descriptor(facts: Evidence, finding: Finding) -> str | None:

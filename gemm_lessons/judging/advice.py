@@ -85,6 +85,8 @@ PART_OF_TILE = {
 UNWRITTEN_PART = {
     "": f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
     "size": f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
+    "shared": "{count} of {total} elements of C were never written ({where:part}), and others were written by several "
+    "threads. Which term of the index should tell two threads, or two blocks, apart? Is its factor large enough?",
 }
 STEP_OF_K = (
     "A step of k moves both descriptors by the same k: 32 bytes where the k of a row are side by side, the rows of "
@@ -185,8 +187,8 @@ SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
         "race",
         "shared store store",
     ): "Two threads write the same element of a shared array. Each element of a tile "
-    "needs one owner: check every index of both writes. Only if one write is to replace the other, put a "
-    "__syncthreads() between them.",
+    "needs one owner: check every index of both writes against the array's declared sizes. Only if one write is to "
+    "replace the other, put a __syncthreads() between them.",
     ("illegal_access", "copy size"): "A copy reads from 0 to all bytes of its piece, and writes zeros for the rest. It "
     "reads 0 where the whole piece is outside of the matrix: use max and min.",
     ("misaligned", "box"): "A box begins at a multiple of 16 bytes of a row; anywhere else it is an illegal "

@@ -37,16 +37,20 @@ def time_lost(mine: Speed, solution: Speed, waited: float = 1.0) -> str:
     unit = max(more, key=lambda it: more[it])
     before = best.parts.get(unit, 0.0)
     if more[unit] >= MOSTLY * (time.time_us - best.time_us) and time.parts[unit] >= MORE * before:
-        times = f"{time.parts[unit] / before:.2g} times the " if before else "additional "
+        times = f"{_factor(time.parts[unit] / before)} times the " if before else "additional "
         why = f"it needs {times}{WORK[unit]}"
     elif waited >= LONGER:
         why = (
-            f"its warps wait for {waited:.2g} times the bytes from global memory. Too few multiply-adds hide a load or "
-            "copy: issue it earlier, and each only once"
+            f"its warps wait for {_factor(waited)} times the bytes from global memory. Too few multiply-adds hide a "
+            "load or copy: issue it earlier, and each only once"
         )
     else:
         why = "its warps wait longer, for loads, copies or barriers that less work overlaps"
     return f"{best.time_us / time.time_us:.0%} of the reference's speed (estimated): {why}."
+
+
+def _factor(ratio: float) -> str:
+    return f"{float(f'{ratio:.2g}'):,.9g}"  # 1.2, 1,300
 
 
 def waits_longer(mine: Counters | None, solution: Counters | None) -> float:

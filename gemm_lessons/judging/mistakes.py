@@ -362,7 +362,7 @@ MISTAKES: Sequence[Mistake] = (
     Mistake("exchanged", misplaced.exchanged(None), search,
         "the sums are right, but elements are exchanged in pairs: C[{here[0]}, {here[1]}] holds what belongs in "
         "C[{there[0]}, {there[1]}], and the other way round. Row and column are exchanged inside each thread's "
-        "patch: acc[i][j] is a_frag[i] times b_frag[j], and belongs in row i, column j of the patch. Look at the "
+        "tile: acc[i][j] is a_frag[i] times b_frag[j], and belongs in row i, column j of that tile. Look at the "
         "product and at the store."),
 
     # -- where C is wrong, and nothing more --

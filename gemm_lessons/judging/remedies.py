@@ -202,6 +202,16 @@ def _unguarded(needs: re.Pattern[str]) -> Callable[[Evidence, Pattern], str | No
     return case_of
 
 
+def _unowned(facts: Evidence, pattern: Pattern) -> str | None:
+    """Return the case of unwritten elements: as ``_unguarded``, or "shared" where several threads wrote others."""
+    case = _unguarded(re.compile(r"\bgridDim\b|\bfor\s*\([^;]*=\s*blockIdx\.x\s*;"))(facts, pattern)
+    if case is not None or "where" not in pattern.facts:
+        return case
+    answer = facts.lesson.data.answer.name
+    stored = any((it.effects, it.array) == ("global store store", answer) for it in facts.checked.findings)
+    return "shared" if stored else None
+
+
 def _of_descriptors(facts: Evidence, _: Pattern) -> str | None:
     return "" if PRODUCT.search(without_comments(facts.source)) else None
 
@@ -209,7 +219,7 @@ def _of_descriptors(facts: Evidence, _: Pattern) -> str | None:
 # Only a block with a loop over tiles has several, and only boxes are requested.
 RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], Mapping[str, str]]] = {
     "nan": (_unset_memory, NAN_OF),
-    "partly_written": (_unguarded(re.compile(r"\bgridDim\b|\bfor\s*\([^;]*=\s*blockIdx\.x\s*;")), UNWRITTEN_PART),
+    "partly_written": (_unowned, UNWRITTEN_PART),
     "rows_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
     "columns_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
     "same_part": (_of_descriptors, PART_OF_TILE),

@@ -138,7 +138,7 @@ def _number(value: float | None) -> str:
 
 def _ratio(left: float | None, right: float | None) -> str:
     """Return the ratio right / left as ``x0.25``; empty if the two are equal."""
-    ratio = f"{right / left:.3g}" if left and right is not None else "1"
+    ratio = f"{float(f'{right / left:.3g}'):,.9g}" if left and right is not None else "1"
     return "" if ratio == "1" else f"x{ratio}"
 
 

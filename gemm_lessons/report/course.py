@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gemm_lessons.report.markdown import Page
 
 
+NARROW = 60  # columns: too few for a column of ideas
 PREDICT_FIRST = (
     "*Predict first: `gemm-lessons predict {number}`. This is shown once a passing run has scored you. (To see it now: "
     "`gemm-lessons read {number} --all`.)*"
@@ -60,14 +61,17 @@ def show_list(
     following = progress.next_open(course.names)
     tables: list[tuple[CoursePart | None, Table]] = []
     width = max(map(len, lessons), default=0)
-    timed = any(map(_minutes, lessons.values()))
+    narrow = console.width < NARROW  # each idea is below the name, without minutes
+    timed = any(map(_minutes, lessons.values())) and not narrow
     for name, lesson in lessons.items():
         part = course.part_of(name)
         if not tables or tables[-1][0] != part:
-            tables.append((part, _lessons_table(width, timed)))
+            tables.append((part, plain_table(words(min_width=7), "") if narrow else _lessons_table(width, timed)))
         state, idea = _state_and_idea(course, name, lesson, progress, following)
         row = [Text(state, style=STATE_STYLE[state]), Text(name, style="lesson"), idea]
-        if timed:
+        if narrow:
+            row[1:] = [Text.assemble(row[1], "\n", idea)]
+        elif timed:
             row.insert(2, Text(_minutes(lesson), style="quiet"))
         tables[-1][1].add_row(*row)
     passed = progress.passed(list(lessons))
