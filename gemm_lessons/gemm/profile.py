@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.estimate import Played
     from gemm_lessons.engine.sass import ParsedKernel, Trace
 
-MODEL = 36
+MODEL = 37  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 DEEPEST = 256  # K of the shorter trace of blocks that are played apart: they have as many tiles, which must fit
@@ -37,6 +37,7 @@ LONG = 1 / 3  # DRAM's latency / time of a K tile, above which blocks are played
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
 # ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
+GPC = 16  # multiprocessors that get a box together, to which a launch gives consecutive blocks (shares_h200.json)
 ORDERED = 16  # rows of tiles from which the order is read in which blocks take their tiles: as many as any band has
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
@@ -153,10 +154,20 @@ def _read_again(trace: Trace) -> int:
 @dataclass(frozen=True)
 class CopiedBoxes:
     """Bytes per k that blocks copy by TMA while all compute their first tile. ``distinct``: if blocks share every box;
-    ``apart``: if they share only the boxes of one tensor map, that with most blocks per box."""
+    ``apart``: if they share only the boxes of one tensor map, that with most blocks per box. ``each``, ``at_once``,
+    ``ever``: the share of what multiprocessors get that L2 is asked for if each box is, and if a GPC asks once for what
+    its blocks copy at the same time, and at any time."""
 
     distinct: float
     apart: float
+    each: float
+    at_once: float
+    ever: float
+
+    def asked(self, *, in_step: bool) -> float:
+        """Return the share that L2 is asked for. A GPC has half of what its blocks do not copy at the same time; blocks
+        that are not in step copy nothing at the same time."""
+        return ((self.at_once if in_step else self.each) + self.ever) / 2
 
     @classmethod
     def of(cls, trace: Trace, k: int, tiles: int) -> CopiedBoxes | None:
@@ -166,18 +177,25 @@ class CopiedBoxes:
         count = len(trace.warps) // trace.warps_per_block
         asked: dict[int, float] = {}  # bytes, by tensor map
         distinct: dict[int, dict[tuple[int, ...], float]] = {}
+        ever: dict[tuple[int, ...], float] = {}  # by GPC
+        at_once: dict[tuple[int, ...], float] = {}  # and by place in its block's order
+        delivered = 0.0
         for number, warp in enumerate(trace.warps):
-            turns = max(1, -(-(tiles - number // trace.warps_per_block) // count))
+            block = number // trace.warps_per_block
+            turns = max(1, -(-(tiles - block) // count))
             boxes = [it for _, it in warp if isinstance(it, Traffic) and it.box and it.load]
-            for box in boxes[: -(-len(boxes) // turns)]:
+            for place, box in enumerate(boxes[: -(-len(boxes) // turns)]):
                 size = len(box.sectors) * SECTOR / k
                 asked[box.which[0]] = asked.get(box.which[0], 0.0) + size
                 distinct.setdefault(box.which[0], {})[box.which] = size
+                ever[block // GPC, *box.which] = at_once[block // GPC, place, *box.which] = size
+                delivered += box.delivered * SECTOR / k
         if not asked:
             return None
         once = {name: sum(sizes.values()) for name, sizes in distinct.items()}
         shared = max(asked, key=lambda name: asked[name] / once[name])
-        return cls(sum(once.values()), sum(asked.values()) - asked[shared] + once[shared])
+        shares = (sum(sizes.values()) / delivered for sizes in (asked, at_once, ever))
+        return cls(sum(once.values()), sum(asked.values()) - asked[shared] + once[shared], *shares)
 
 
 @dataclass(frozen=True)
@@ -253,19 +271,25 @@ class Profile:
         (k0, first), (k1, second) = self._kept["work"]
         return Work(*first).toward(Work(*second), (k - k0) / (k1 - k0))
 
-    def span(self, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False) -> Span:
+    def span(
+        self, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False, asked: float = 0.0
+    ) -> Span:
         """Return the clocks of one multiprocessor of ``gpu`` with ``blocks`` resident blocks, at most
         ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch. ``from_dram``: L2
-        does not hold the matrices.
+        does not hold the matrices. ``asked``: the share of boxes that L2 is asked for.
 
         Blocks of later waves begin where another one ends, anywhere in the K tiles of the blocks beside it, and hide
         DRAM's latency from each other. Their main loops are played apart (``play_apart``) where that latency is long.
         """
-        name = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}{blocks} {_figures_of(gpu)}"
+        pipes = pipes_of(gpu)
+        asked = round(asked, 3) if asked * pipes.box_ns * gpu.clock_hz / 1e9 > pipes.box_sector else 0.0
+        ways = f"{'together ' if together else ''}{'from DRAM ' if from_dram else ''}"
+        name = f"{ways}{blocks} {asked} {_figures_of(gpu)}"
         if name not in self._kept:
             (k0, _), (k1, _) = self.traces
             first, second = (
-                self._play(number, blocks, gpu, together=together, from_dram=from_dram) for number in (0, 1)
+                self._play(number, blocks, gpu, together=together, from_dram=from_dram, asked=asked)
+                for number in (0, 1)
             )
             per_k = max(second.clocks - first.clocks, 1.0) / (k1 - k0)
             units = {}
@@ -322,21 +346,28 @@ class Profile:
                 found = self._first_tiles(shape, blocks)
             except Uncountable:
                 found = None
-            self._keep(name, found and [found.distinct, found.apart])
+            self._keep(name, found and list(asdict(found).values()))
         kept = self._kept[name]
         return kept and CopiedBoxes(*kept)
 
     def _play(
-        self, number: int, blocks: int, gpu: GpuSpec, *, together: bool = False, from_dram: bool = False
+        self,
+        number: int,
+        blocks: int,
+        gpu: GpuSpec,
+        *,
+        together: bool = False,
+        from_dram: bool = False,
+        asked: float = 0.0,
     ) -> Played:
         """Play one wave of a trace, memoised: launches share the time of a single block, ``overlap`` needs it too."""
         from gemm_lessons.engine.estimate import play, uneven
 
         _, trace = self.traces[number]
         together = together and uneven(blocks, gpu)
-        name = f"{number} {blocks} {_figures_of(gpu)} {together} {from_dram}"
+        name = f"{number} {blocks} {_figures_of(gpu)} {together} {from_dram} {asked}"
         if name not in self._plays:
-            self._plays[name] = play(trace, blocks, gpu, together=together, from_dram=from_dram)
+            self._plays[name] = play(trace, blocks, gpu, together=together, from_dram=from_dram, asked=asked)
         return self._plays[name]
 
     def _keep(self, name: str, value: Any) -> None:
@@ -352,7 +383,7 @@ def _figures_of(gpu: GpuSpec) -> str:
 
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
     """Return the profile of a kernel. Raise ``Uncountable`` when its machine code cannot be followed."""
-    from gemm_lessons.engine.estimate import BOX, GROUPED
+    from gemm_lessons.engine.estimate import BOX
     from gemm_lessons.engine.sass import blocks_of_cluster, traceable
 
     compiled, planes = subject.compiled, subject.traffic.planes
@@ -402,7 +433,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         shared=subject.sharing is not None,
         staying=subject.staying,
         twice=twice if subject.staying else None,
-        first_tiles=first_tiles if any(it.opcode.startswith(GROUPED) for it in compiled.sass) else None,
+        first_tiles=first_tiles if any(it.opcode.startswith(BOX) for it in compiled.sass) else None,
     )
     work, sheet = profile.work(short.k), GPUS["h200"]
     if any(it.opcode.startswith("SYNCS") for it in compiled.sass):  # raises if an awaited mbarrier phase never ends

@@ -76,9 +76,9 @@ __all__ = [
 ]
 
 L2_SHARE = 0.8  # usable fraction of the L2 cache for operands
-# How fast blocks drift apart the more DRAM is busy: fitted to times of the ladder, and within two standard errors of
-# what Nsight Compute counted for steps 2 to 4 at 8192, with products and without (``counted`` in ladder_h200.json).
-DRIFT = 3.66
+# How fast blocks drift apart the more DRAM is busy: the line through what Nsight Compute counted for steps 2 to 4 of
+# the ladder at 8192, with products and without (``counted`` in ladder_h200.json).
+DRIFT = 4.15
 SHORT = 0.02  # fraction of a block's time outside the main loop; below this, overlap with the next block is ignored
 
 
@@ -123,6 +123,9 @@ def estimate_at(
     gpu = at_work(gpu, blocks, work.products > 0)
     together = waves + bool(rest) == 1 and not cut and not profile.staying
     near = _in_l2(profile, shape, gpu.l2_bytes)
+    first = min(resident * sms, math.prod(tiled))
+    boxes = profile.boxes(shape, first)
+    asked = boxes.asked(in_step=near) * min(1.0, first / sms) if boxes else 0.0
     full = [(waves, resident, shape.k)] if waves else []
     if rest:
         full.append((1, rest, shape.k))
@@ -130,7 +133,7 @@ def estimate_at(
 
     def units(gpu: GpuSpec) -> tuple[dict[str, float], str]:
         """Return microseconds of each unit of the fullest multiprocessor, as ``latency`` in all; and the busiest."""
-        span = partial(profile.span, gpu=gpu, from_dram=not near)
+        span = partial(profile.span, gpu=gpu, from_dram=not near, asked=asked)
         spans = [(times, span(count, together=together), depth) for times, count, depth in full]
         spans += [(times, span(count), depth) for times, count, depth in cuts]
         microsecond = gpu.clock_hz / 1e6
@@ -151,7 +154,7 @@ def estimate_at(
     parts, busiest = units(gpu)
     if work.grouped and gpu.power is not None:
         count = math.prod(tiled) if profile.staying else blocks
-        clocked = Clocked(parts, units(slowed(gpu))[0] if near else None, gpu.clock_hz)
+        clocked = Clocked(parts, units(slowed(gpu))[0], gpu.clock_hz)
         load = Load(
             clocked.working,
             count * work.grouped * pipes_of(gpu).grouped,

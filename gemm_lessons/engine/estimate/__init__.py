@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.estimate.chip import (
         HEATING, LAST_US, LAUNCH_US, NEXT_US, Clocked, Load, at_pace, at_work, limiter_of, slowed,
     )  # fmt: skip
-    from gemm_lessons.engine.estimate.items import BOX, GROUPED, grouped_columns, unknown_units
+    from gemm_lessons.engine.estimate.items import BOX, grouped_columns, unknown_units
     from gemm_lessons.engine.estimate.recording import Recording, record
     from gemm_lessons.engine.estimate.timeline import Played, play, play_apart, uneven
     from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2

@@ -96,7 +96,7 @@ def shares(
     cold = replace(gpu, tensor_clock_hz=None, power=None)
     pipes = pipes_of(gpu)
     near = replace(cold, dram_bytes_per_s=math.inf, pipes=replace(pipes, far=pipes.l2, dram=pipes.dram if far else 0.0))
-    pipes = replace(near.pipes or pipes, box_sector=0.0, box_sector_near=0.0)
+    pipes = replace(near.pipes or pipes, box_sector=0.0, box_ns=0.0)
     free = replace(near, l2_bytes_per_s=math.inf, pipes=pipes)
     even = replace(free, pipes=replace(pipes, conflicts=False))
     close = replace(even, pipes=replace(even.pipes or pipes, alone=0.0, dram=0.0)) if far else even

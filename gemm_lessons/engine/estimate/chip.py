@@ -98,17 +98,15 @@ def slowed(gpu: GpuSpec) -> GpuSpec:
 
 @dataclass(frozen=True)
 class Clocked:
-    """Microseconds of each unit at any clock, from those at ``clock_hz`` and ``SLOW`` of it (None: as many clocks)."""
+    """Microseconds of each unit at any clock, from those at ``clock_hz`` and ``SLOW`` of it."""
 
     fast: Mapping[str, float]
-    slow: Mapping[str, float] | None
+    slow: Mapping[str, float]
     clock_hz: float
 
     def at(self, clock_hz: float) -> dict[str, float]:
         """Return the microseconds of each unit; its clocks are on the line through those at the two clocks."""
         relative = clock_hz / self.clock_hz
-        if self.slow is None:
-            return {name: time / relative for name, time in self.fast.items()}
         weight = (relative - SLOW) / (1 - SLOW)
         return {
             name: (weight * time + (1 - weight) * SLOW * self.slow[name]) / relative for name, time in self.fast.items()

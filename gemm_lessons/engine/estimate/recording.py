@@ -105,10 +105,10 @@ class Recording:
     cut: bool = False
 
 
-def record(trace: Trace, blocks: int, gpu: GpuSpec) -> Recording:
+def record(trace: Trace, blocks: int, gpu: GpuSpec, asked: float = 0.0) -> Recording:
     """Simulate the first ``blocks`` of a trace and record the states; of a cluster, those of its first block."""
     ranks = by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
-    recorder, *others = [_Recorder(streams, trace.warps_per_block, gpu) for streams in ranks]
+    recorder, *others = [_Recorder(streams, trace.warps_per_block, gpu, asked) for streams in ranks]
     played = run([recorder, *others])
     streams = ranks[0]
     return Recording(
@@ -137,8 +137,10 @@ class _Wait:
 class _Recorder(Multiprocessor):
     """Records the effects of each step of the simulation, without changing them."""
 
-    def __init__(self, streams: Sequence[tuple[Stream, Sequence[Step]]], warps_per_block: int, gpu: GpuSpec) -> None:
-        super().__init__([stream.of(warp) for stream, warp in streams], warps_per_block, gpu)
+    def __init__(
+        self, streams: Sequence[tuple[Stream, Sequence[Step]]], warps_per_block: int, gpu: GpuSpec, asked: float
+    ) -> None:
+        super().__init__([stream.of(warp) for stream, warp in streams], warps_per_block, gpu, asked=asked)
         self.spans: list[StateSpan] = []
         self.flights: list[LoadInFlight] = []
         self.work: list[UnitWork] = []

@@ -63,7 +63,6 @@ from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NEVER = 1e18
 LINE = 128  # bytes of a line and of a wavefront
-NEAR_BOX = 256  # sectors of the smallest box that checks/readings/estimate/flights.py copies
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
 # Read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: beside ``levels``, for each
@@ -104,6 +103,7 @@ def play(
     together: bool = False,
     ended_arrive: bool = False,
     from_dram: bool = False,
+    asked: float = 0.0,
     levels: Levels | None = None,
 ) -> Played:
     """Simulate the first ``blocks`` of a trace, resident together, from the launch until the last result is in flight.
@@ -128,6 +128,7 @@ def play(
                 together=together,
                 ended_arrive=ended_arrive,
                 from_dram=from_dram,
+                asked=asked,
                 loads_from_dram=from_dram and not hidden,
                 levels=levels,
             )
@@ -224,6 +225,7 @@ class Multiprocessor:
         together: bool = False,
         ended_arrive: bool = False,
         from_dram: bool = False,
+        asked: float = 0.0,
         loads_from_dram: bool = False,
         levels: Levels | None = None,
     ) -> None:
@@ -242,9 +244,8 @@ class Multiprocessor:
         self.woken = False  # warps of other schedulers
         self.pipes = pipes_of(gpu)
         self.beyond = self.pipes.dram * from_dram  # clocks
-        self.box = self.pipes.box + self.beyond  # of a small box
-        self.box_near = 0.0 if from_dram else self.pipes.box_near - self.pipes.box  # more, of a box of NEAR_BOX sectors
-        self.box_sector = self.pipes.box_sector if from_dram else self.pipes.box_sector_near
+        self.box = self.pipes.box + self.beyond
+        self.box_asked = asked * self.pipes.box_ns * gpu.clock_hz / 1e9  # clocks of L2 for a sector of a box
         self.stored_line = self.pipes.stored_line_ns * gpu.clock_hz / 1e9
         self.stored_sector = [
             ns * gpu.clock_hz / 1e9 for ns in (self.pipes.stored_sector_ns, self.pipes.stored_part_ns)
@@ -275,7 +276,7 @@ class Multiprocessor:
             self.last = [places[warp % schedulers, warp // warps_per_block] for warp in range(count)]
         self.load_store = 0.0  # free from
         self.sending = 0.0  # as the next one: st.async and red.async
-        self.port = 0.0
+        self.port = self.l2 = 0.0  # free from: its own, and its share of L2, for boxes
         # All stores, those that threads execute, and those of less than whole sectors have left by:
         self.stores = self.executed = self.partly = 0.0
         self.passed = [0] * schedulers  # stores to global memory
@@ -546,8 +547,7 @@ class Multiprocessor:
         key = warp // self.warps_per_block, barrier
         self.units[scheduler][MEMORY] = time + 1
         receivers = [self.peers[rank] for rank in box.to] or [self]
-        latency = self.box + self.box_near * min(1.0, len(box.sectors) / NEAR_BOX)
-        latency += self.pipes.multicast * (len(receivers) > 1)
+        latency = self.box + self.pipes.multicast * (len(receivers) > 1)
         woken = False
         for peer in receivers:
             woken |= peer.brought(key, box, time, latency)
@@ -567,9 +567,10 @@ class Multiprocessor:
 
     def brought(self, key: tuple[int, int], box: Traffic, time: float, latency: float) -> bool:
         """Let a box arrive that was requested at ``time``. Return whether waiting warps continue."""
-        taken = self.box_sector * len(box.sectors)
-        self.port = max(self.port, time) + taken
-        self.moved["l2"] += taken
+        taken, asked = (clocks * len(box.sectors) for clocks in (self.pipes.box_sector, self.box_asked))
+        begins = max(self.port, self.l2, time)
+        self.port, self.l2 = begins + taken, begins + asked
+        self.moved["l2"] += max(taken, asked)
         written = box.passes * self.wavefront * self.pipes.arrival
         self.moved["shared"] += written
         self.load_store = max(self.load_store, time) + written

@@ -104,8 +104,7 @@ class Pipes:
     grouped_latency: float  # from the end of a group of products until a waiting warp continues
     grouped_ahead: float  # products of a warpgroup that can be queued while another is computed
     box_sector: float  # of the port to L2, for each sector of a box while all multiprocessors copy
-    box_near: float  # the same as `box` where L2 holds the matrices, and all multiprocessors copy,
-    box_sector_near: float  # and the same as `box_sector` there
+    box_ns: float  # of L2, for each sector that all multiprocessors ask for, and none asks for the same
     stored_line_ns: float  # beside warpgroups that multiply: of L2, for each line that is stored while all store,
     stored_sector_ns: float  # for each of its sectors,
     stored_part_ns: float  # and for a sector of which less than all is stored
