@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from checks import forks
-from gemm_lessons.commands.ncu_file import MAGIC, message
-from gemm_lessons.commands.simulated_report import FIRST, SECTORS, WAVEFRONTS, report_of
+from gemm_lessons.commands.simulated_report import FIRST, MAGIC, SECTORS, WAVEFRONTS, message, report_of
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import GPUS

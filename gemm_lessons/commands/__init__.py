@@ -4,7 +4,7 @@
   from the lines of their ``csv_log``
 - ``slower``: why one of two kernels is slower, for ``compare``
 - ``comparing``, ``profiling``, ``doctor``: ``compare``, ``profile``, ``doctor``
-- ``simulated_report``, in the format of ``ncu_file``: ``profile --report``
+- ``simulated_report``: ``profile --report``
 """
 
 from typing import TYPE_CHECKING
