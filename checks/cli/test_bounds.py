@@ -18,7 +18,7 @@ from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.process.bounds import Bounds, OutOfTime, _Clock
 from gemm_lessons.report.run import summary_of
 from gemm_lessons.running.checking import stopped_by
-from gemm_lessons.running.no_outcome import ended_by
+from gemm_lessons.running.outcome import ended_by
 
 # It counts, so that it never comes back to the same state; and it is no loop that the instruction budget ends soon.
 SLOW = KERNEL.replace(

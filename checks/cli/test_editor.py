@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator, ValidationError
 from checks.cli.test_run import on_terminal
 from checks.cli.tiny_course import KERNEL, SOLUTION, Run
 from gemm_lessons.course.folder import Course, any_course
-from gemm_lessons.editor import clangd, testing_view, vscode
-from gemm_lessons.editor.vscode import BACKGROUND, PROBLEM
+from gemm_lessons.editor import setup, testing_view
+from gemm_lessons.editor.setup import BACKGROUND, PROBLEM
 from gemm_lessons.report.links import has_links, url
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ def test_init_without_git_is_no_failure(run: Run, tmp_path: Path) -> None:
 
 def unit_tests(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
     """Run tests as VS Code's extension for Python does: discovered by unittest in the folder of the settings."""
-    settings = json.loads(vscode.files(sys.executable, [])["settings.json"])
+    settings = json.loads(setup.files(sys.executable, [])["settings.json"])
     assert settings["python.testing.unittestEnabled"] is True
     arguments = ["discover", "-v", *settings["python.testing.unittestArgs"], *(f"-k={name}" for name in names)]
     command = [settings["python.defaultInterpreterPath"], "-m", "unittest", *arguments]
@@ -118,7 +118,7 @@ def test_a_lesson_s_test_runs_its_kernel(course: Path, kernel: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_schema_of_tasks_refuses_what_vs_code_refuses(where: str, value: object) -> None:
-    written = json.loads(vscode.files("/bin/python", ["01_first"])["tasks.json"])
+    written = json.loads(setup.files("/bin/python", ["01_first"])["tasks.json"])
     VSCODE.validate(written)
     written["tasks"][0][where] = value
     with pytest.raises(ValidationError):
@@ -133,8 +133,8 @@ def test_clangd_understands_the_lessons(tmp_path: Path, own: bool) -> None:
     """With NVIDIA's headers, and with no header at all but ours."""
     course = any_course()
     lessons = [course.lesson(name) for name in course.names]
-    headers = None if own else clangd.cuda_headers()
-    (tmp_path / "compile_commands.json").write_text(clangd.commands(lessons, course.architecture, headers))
+    headers = None if own else setup.cuda_headers()
+    (tmp_path / "compile_commands.json").write_text(setup.commands(lessons, course.architecture, headers))
     for lesson in (lessons[0], lessons[-1]):  # the last one includes all headers
         done = subprocess.run(
             # The tweaks are offers to rewrite code; one of them trips over __device__ before a constructor.

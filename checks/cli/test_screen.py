@@ -23,10 +23,10 @@ from gemm_lessons.judging.figures import PER_FMA, PER_MMA, SECTORS
 from gemm_lessons.judging.hints import LIMITS
 from gemm_lessons.judging.verdict import TileMap
 from gemm_lessons.report.console import THEME
-from gemm_lessons.report.elements import in_elements
 from gemm_lessons.report.figures import BOTTLENECKS
 from gemm_lessons.report.run import map_part
 from gemm_lessons.report.screen import ScreenContext, show_screen
+from gemm_lessons.report.trouble import in_elements
 from gemm_lessons.running.outcome import RunOutcome
 from gemm_lessons.running.pipeline import RunRequest, run_lesson
 

@@ -23,7 +23,7 @@ import pytest
 from checks.cli.tiny_course import BINARY, SOLUTION, STUB, environment, write_course
 from gemm_lessons.course.folder import Course
 from gemm_lessons.devices.simulated import Simulated
-from gemm_lessons.editor.vscode import BACKGROUND
+from gemm_lessons.editor.setup import BACKGROUND
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.running.contract import SCHEMA
 from gemm_lessons.watch.changes import Changes

@@ -11,7 +11,7 @@ from checks.estimate.causes import PAIRS, page_table, pairs
 from checks.estimate.table import rewritten
 from checks.estimate.texts import PAGE
 from checks.forks import run
-from gemm_lessons.commands.slower import Difference, of_launches
+from gemm_lessons.commands.comparing import Difference, of_launches
 from gemm_lessons.engine.estimate.causes import CAUSES, Cause
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.inspection import InspectRequest

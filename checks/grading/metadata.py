@@ -6,7 +6,7 @@ that is open for reading. The code leaves in ``got`` the names of the calls that
 
 from __future__ import annotations
 
-from gemm_lessons.engine.process.system_calls import NUMBERS
+from gemm_lessons.engine.process.seccomp import NUMBERS
 
 CALLS = {  # -100 is AT_FDCWD
     "chmod": "P, 0o777",

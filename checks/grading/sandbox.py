@@ -24,7 +24,7 @@ from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.compiler import cache
 from gemm_lessons.engine.process import seccomp, walls
 from gemm_lessons.engine.process.bounds import GIB
-from gemm_lessons.engine.process.system_calls import NUMBERS
+from gemm_lessons.engine.process.seccomp import NUMBERS
 from gemm_lessons.grading import sandbox, worker
 from gemm_lessons.grading.worker import Limits, Submission, judge_submission, run_python
 

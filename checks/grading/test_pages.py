@@ -17,8 +17,7 @@ from gemm_lessons.grading.gradebook import gradebook_of
 from gemm_lessons.grading.results import folder_name
 from gemm_lessons.grading.similarity import SimilarPair
 from gemm_lessons.grading.statistics import middle, spread, stumbles
-from gemm_lessons.report.bars import bar, histogram
-from gemm_lessons.report.grades import write_pages
+from gemm_lessons.report.grades import bar, histogram, write_pages
 
 BOOK = sample()
 SECRETS = (str(SEED), *map(str, HIDDEN), "/srv/private", "\x1b", "\u202e")

@@ -14,8 +14,16 @@ from checks.grading.bpf import answer
 from checks.grading.metadata import ALWAYS, CALLS, code
 from checks.grading.sandbox import HEAD
 from gemm_lessons.engine.process import seccomp
-from gemm_lessons.engine.process.seccomp import ALLOW, ALLOWED, ARCHITECTURES, REFUSE, STARTING, UNKNOWN, program
-from gemm_lessons.engine.process.system_calls import NUMBERS
+from gemm_lessons.engine.process.seccomp import (
+    ALLOW,
+    ALLOWED,
+    ARCHITECTURES,
+    NUMBERS,
+    REFUSE,
+    STARTING,
+    UNKNOWN,
+    program,
+)
 
 PID = 7
 BY_ARGUMENT = frozenset(seccomp._by_argument(False, PID))

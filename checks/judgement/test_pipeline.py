@@ -30,8 +30,8 @@ from gemm_lessons.judging.evidence import Built
 from gemm_lessons.judging.verdict import CompileFailed, Faulted, GateMissed, Passed, TimedOut, WrongAnswer
 from gemm_lessons.running import checking, pipeline
 from gemm_lessons.running.builder import Workshop, WrongGpu, builder_for
+from gemm_lessons.running.checking import merged
 from gemm_lessons.running.jobs import Jobs
-from gemm_lessons.running.merging import merged
 from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, _built_for, run_lesson
 from gemm_lessons.running.plan import LaunchPlan, RunPlan

@@ -23,7 +23,7 @@ from gemm_lessons.judging.evidence import Evidence, ShapeResult
 from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.remedies import remedies, restated
 from gemm_lessons.judging.verdict import Faulted, Judgement, WrongAnswer
-from gemm_lessons.running.merging import of_one_barrier
+from gemm_lessons.running.checking import of_one_barrier
 
 WHOLE, RAGGED = Shape(96, 64, 80), Shape(33, 31, 29)
 

@@ -17,9 +17,8 @@ from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.process.bounds import Bounds
 from gemm_lessons.running.contract import as_json
 from gemm_lessons.running.jobs import Deferred, Jobs
-from gemm_lessons.running.pipeline import run_lesson, shared
+from gemm_lessons.running.pipeline import longest_first, run_lesson, shared
 from gemm_lessons.running.plan import RunPlan, RunRequest
-from gemm_lessons.running.sharing import longest_first
 
 COURSE = packaged_course()
 

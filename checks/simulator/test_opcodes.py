@@ -116,7 +116,7 @@ NAMED = {
     "ptx/addresses.py": 4, "ptx/anticipated.py": 1, "ptx/cfg.py": 2, "ptx/expansions.py": 1,
     "ptx/fma_contraction.py": 2, "ptx/inline.py": 6, "ptx/pointer_calls.py": 3, "ptx/recursion.py": 5,
     "ptx/schedule.py": 3, "ptx/unset.py": 1, "ptx/wide_registers.py": 3,
-    "ptx/wmma.py": 3, "second_opinion/agreement.py": 1, "second_opinion/leaving.py": 1,
+    "ptx/wmma.py": 3, "second_opinion/agreement.py": 2,
     "pictures/fragments.py": 2,
 }  # fmt: skip
 

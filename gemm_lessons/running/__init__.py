@@ -16,15 +16,12 @@
 - ``rare_blocks``: more blocks to run of a far shape, for which decisions in the kernel's code have rare outcomes
 - ``rare_sizes``: more shapes to run, at which tests of sizes in the kernel's code have an outcome of their own,
   among the ``size_candidates``
-- ``tile_blocks``: all blocks that a tile of C needs, where one launch adds what another leaves
-- ``checking``: right on every shape, and by the lesson's method; ``sampling``: some blocks of a far shape; ``merging``:
-  findings of several launches as one; ``debug_build``: the source as written, on one block
-- ``misread_tiles``: after a wrong answer, whether ``wgmma`` reads what the copies put there
-- ``printing``: what the kernel prints; ``estimating``, ``measuring``: its time
-- ``jobs``: work of a second process, and results kept between runs; ``sharing``: which jobs that process gets;
-  ``kept_rows``: rows kept on disk
+- ``checking``: right on every shape, and by the lesson's method; ``sampling``: some blocks of a far shape;
+  ``debug_build``: the source as written, on one block, and whether ``wgmma`` reads what the copies put there
+- ``estimating``, ``measuring``: a kernel's time
+- ``jobs``: work of a second process, and results kept between runs; ``kept_rows``: rows kept on disk
 - ``predictions``: a run's answers to a lesson's questions; ``speedup``: the gain over the first lesson
-- ``contract``: an outcome as JSON; ``no_outcome``: the outcome of a run that crashed or was stopped
+- ``contract``: an outcome as JSON
 """
 
 from typing import TYPE_CHECKING
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from gemm_lessons.running.jobs import Jobs, Kept
     from gemm_lessons.running.machine_dependence import fixed
     from gemm_lessons.running.measuring import steps_of
-    from gemm_lessons.running.no_outcome import ended_early, refused
+    from gemm_lessons.running.outcome import ended_early, refused
     from gemm_lessons.running.outcome import Role, Row, RunOutcome, row_of_launch
     from gemm_lessons.running.pipeline import row_of, run_lesson, run_plan, shared
     from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for

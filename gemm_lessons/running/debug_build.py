@@ -1,4 +1,5 @@
-"""A step of a run: a second look at a kernel, compiled as it is written, on one block and one K tile.
+"""Two steps of a run: a second look at a kernel, compiled as it is written, on one block and one K tile; and at the
+products of a wrong answer by ``wgmma``.
 
     Built, Checked --second_look--> Checked with findings about a thread's own arrays, and how far an unfinished one is
 
@@ -7,6 +8,11 @@ can be seen: an index past the end of an array, the uninitialised element that m
 TODOs have stored where. A right kernel whose indices are known to stay inside is not looked at again. For any other
 right kernel, a quick run first tells whether there is anything to find; a second process may do it while the first one
 checks the kernel's answers.
+
+    Built, Checked --with_misread--> Checked with a finding about the first product that reads something else
+
+The launch that failed runs once more, unless C shows another mistake. A product may read outside of its tile; then this
+finding replaces the one about those bytes as the verdict. Unfinished kernels and hidden shapes are left out.
 """
 
 from __future__ import annotations
@@ -35,8 +41,11 @@ from gemm_lessons.judging import (
     sentence,
     text_of_line,
 )
+from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
+
+EFFECTS = ("async_in_flight", "uninitialised", "out_of_bounds")  # kinds of findings
 
 
 def inside_job(plan: RunPlan, kernel: KernelPlan, source: str) -> Deferred[bool]:
@@ -210,3 +219,34 @@ def _left_out(remains: FinalMemory, counted: FinalMemory, checked: Checked) -> t
     if not missing:
         return ()
     return (sentence("no_loads", lines=tuple(missing)),)
+
+
+def with_misread(plan: RunPlan, kernel: KernelPlan, built: Built, source: str, checked: Checked) -> Checked:
+    """Add the finding about a product that reads something else than a tile of its matrix, if there is one."""
+    verdict = checked.verdict
+    if not isinstance(verdict, WrongAnswer | Faulted) or "wgmma" not in built.code.counted[0].ptx:
+        return checked
+    effects = [it for it in checked.findings if _may_be_an_effect(it, source)]
+    if not effects and (isinstance(verdict, Faulted) or not verdict.is_vague):
+        return checked
+    launches = (it for it in kernel.launches if it.purpose not in ("sample", "tile"))
+    launch = next((it for it in launches if it.shape == verdict.shape), None)
+    todos = todo_state(source, plan.stub)
+    if launch is None or launch.hidden or (todos is not None and todos.open):
+        return checked
+    code = variant_of(built, launch.lesson).code
+    try:
+        found = plan.device.misread(launch.task(code, launch.problem(plan.seed)))
+    except UnsupportedKernel:  # the run itself has reported it
+        return checked
+    if found is None:
+        return checked
+    if isinstance(verdict, Faulted) and verdict.finding in effects:
+        verdict = Faulted(verdict.shape, found)
+    return replace(checked, verdict=verdict, findings=(found, *checked.findings))
+
+
+def _may_be_an_effect(finding: Finding, source: str) -> bool:
+    """Tell whether a product in this or the other line may have read outside of its tile."""
+    lines = (finding.line, finding.other_line)
+    return finding.kind in EFFECTS and any("wgmma" in text_of_line(source, it) for it in lines)

@@ -14,12 +14,13 @@ import functools
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from gemm_lessons.course import Lesson, NotText, read_source, shown
 from gemm_lessons.devices import Binaries, Device, Tell, ranges, stage, told_to, turn
-from gemm_lessons.engine import Disagreement, UnsupportedKernel
-from gemm_lessons.engine.compiler import Compiled, Diagnostic, SharedSass, may_run_past, names_in
+from gemm_lessons.engine import Disagreement, Simulator, UnsupportedKernel
+from gemm_lessons.engine.compiler import Compiled, Diagnostic, SharedSass, include_closure, may_run_past, names_in
 from gemm_lessons.engine.hardware import Occupancy, occupancy_of
 from gemm_lessons.engine.process import OutOfTime, bounds
 from gemm_lessons.judging import (
@@ -30,26 +31,27 @@ from gemm_lessons.judging import (
     Evidence,
     Faulted,
     ShapeResult,
+    TimedOut,
+    WrongAnswer,
     hints_for,
     restated,
     stopped,
 )
 from gemm_lessons.running import kept_rows
+from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.checking import check, judge_method, launch_job, stopped_by
-from gemm_lessons.running.debug_build import inside_job, second_look
+from gemm_lessons.running.debug_build import inside_job, second_look, with_misread
 from gemm_lessons.running.estimating import speed_job
 from gemm_lessons.running.jobs import Deferred, Jobs
 from gemm_lessons.running.machine_dependence import by_macro, fixed, opened, pasted, uses_opened
 from gemm_lessons.running.measuring import measure, with_times
-from gemm_lessons.running.misread_tiles import with_misread
-from gemm_lessons.running.no_outcome import ended_by
-from gemm_lessons.running.outcome import Row, RunOutcome
-from gemm_lessons.running.plan import KernelPlan, RunPlan, RunRequest, label_for
-from gemm_lessons.running.printing import print_out
-from gemm_lessons.running.sharing import longest_first, sources_of
+from gemm_lessons.running.outcome import Row, RunOutcome, ended_by
+from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan, RunRequest, label_for
 from gemm_lessons.running.variants import VariantFailed, Variants
 
 __all__ = ["Row", "RunOutcome", "RunRequest", "ShapeResult", "Tell", "label_for", "run_lesson", "run_plan", "shared"]
+OPERATIONS = 1e8  # of the formula, which take about as long as parsing the program
+THREADS = 30_000  # threads whose run over a few K tiles takes about as long as parsing the program
 
 
 def run_lesson(request: RunRequest, progress: Tell | None = None) -> RunOutcome:
@@ -407,3 +409,44 @@ def _peak_gflops(device: Device, lesson: Lesson) -> float | None:
     sheet = device.sheet
     single = [factor.element.name for factor in lesson.data.factors] == ["float32", "float32"]
     return sheet.fp32_flops_per_s / 1e9 if sheet and single else None
+
+
+def longest_first(kernel: KernelPlan) -> list[LaunchPlan]:
+    """Return the checks of a kernel in the order in which the second process begins them."""
+    return sorted((launch for launch in kernel.launches if launch.purpose == "check"), key=_work, reverse=True)
+
+
+def _work(launch: LaunchPlan) -> float:
+    """Return a launch's approximate cost / a small one's: parsing the program, running its threads, its products."""
+    threads = sum(grid.blocks * grid.threads for grid in launch.grids)
+    return 1 + threads / THREADS + launch.operations / OPERATIONS
+
+
+def sources_of(lesson: Lesson, path: Path) -> dict[Path, bytes] | None:
+    """Return a kernel file and all files that it includes, with their contents; None if the text does not show them."""
+    text = read_source(path)
+    included = include_closure(text, path.parent, lesson.include_dirs, ())
+    return None if included is None else {path: text.encode(), **included}
+
+
+def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
+    """Add what a kernel prints on the failed shape, else on the first one. The simulator runs it even where there is a
+    GPU: a GPU prints lines in any order, and to another process."""
+    launch = _launch_of(plan.kernels[0], checked)
+    variant = variant_of(built, launch.lesson)
+    spoken = variant.code.spoken
+    if not spoken or not checked.shapes:
+        return checked
+    ranges.announce(f"print {launch.shape}")
+    problem = launch.problem(plan.seed)
+    launcher = Simulator().uncounted.launch
+    ran = launch.task(variant.code, problem).run(launcher, spoken, problem.trial())
+    return replace(checked, printed=ran.printed, printed_at=launch.shape)
+
+
+def _launch_of(kernel: KernelPlan, checked: Checked) -> LaunchPlan:
+    """Return the launch that failed, else the first one."""
+    verdict = checked.verdict
+    failed = verdict.shape if isinstance(verdict, (Faulted, TimedOut, WrongAnswer)) else None
+    whole = [launch for launch in kernel.launches if launch.purpose not in ("sample", "tile")]
+    return next((launch for launch in whole if launch.shape == failed), whole[0])

@@ -4,7 +4,7 @@
                                 --records---> bulk_copies                                         (per record)
                                 --Placed----> global_memory                                       (per epoch)
                                 --MapAccess-> map_proxy                                           (per record)
-                                --Irregular-> barrier_misuse
+                                --Irregular-> barrier_order
     every checker --Key, Example--> FindingCollector --> Finding, most severe first
 
 State held, one entry per granule (the narrowest access width of the kernel, in bytes) unless said otherwise:
@@ -21,15 +21,15 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
 - ``epochs``: touches between two block barriers, interned; ``static_analysis``: facts read from the PTX
 - ``remote_memory``: blocks of a cluster that have not started, or may have ended
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
-- ``barrier_order``: named barriers that two roles share
+- ``barrier_order``: irregular barriers, and named barriers that two roles share
 - ``warp_clocks``, ``warp_order``, ``happens_before``: vector clocks by warp; by lane; by mbarrier phase and bulk-copy
   group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``alike``: of batches that do the same, one is analysed
-- ``initialised``: uninitialised reads; ``array_ends``: accesses past an array; ``own_arrays``: only past local arrays
+- ``initialised``: uninitialised reads; ``array_ends``: accesses past an array
 - ``product_tiles``: on request, wgmma that reads other elements than a tile; ``box_contents``: the boxes that tensor
   copies have put into shared memory
 - ``product_registers``: registers of wgmma; ``map_proxy``: tensor maps that the kernel writes
-- ``barrier_misuse``: irregular barriers; ``collector``: findings, deduplicated by source line
+- ``collector``: findings, deduplicated by source line
 
 The machine raises a ``Fault`` where it cannot continue (out of bounds, misaligned, deadlock, trap, timeout).
 
@@ -49,7 +49,7 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.array_ends import ArrayEnds
 from gemm_lessons.engine.checkers.async_copies import AsyncCopies
-from gemm_lessons.engine.checkers.barrier_misuse import irregular
+from gemm_lessons.engine.checkers.barrier_order import irregular
 from gemm_lessons.engine.checkers.bulk_copies import BulkCopies
 from gemm_lessons.engine.checkers.collector import FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epochs, Windows

@@ -12,8 +12,10 @@ import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Epoch, Windows
+from gemm_lessons.engine.checkers.static_analysis import own_arrays
 from gemm_lessons.engine.compiler.diagnostics import plain_name
-from gemm_lessons.engine.events import Batch, SharedArray, Touch
+from gemm_lessons.engine.events import Batch, Boundary, LaunchInfo, Observer, Record, SharedArray, Touch
+from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Location, PastEnd
 
 CHECKED = "array_ends"  # key of Touch.memo
@@ -60,13 +62,7 @@ class ArrayEnds:
         addresses = touch.addresses[:lanes]
         if access.space == "shared":
             addresses = addresses % self._stride  # of whichever block of a cluster
-        active = None if touch.active is None else touch.active[:lanes]
-        last = array.offset + array.size - access.width
-        if active is None and addresses.min() >= array.offset and addresses.max() <= last:
-            return
-        outside = (addresses < array.offset) | (addresses > last)
-        if active is not None:
-            outside = outside & active
+        outside = _outside(touch, addresses, array)
         if not outside.any():
             return
         lane = int(outside.argmax())
@@ -84,3 +80,31 @@ class ArrayEnds:
             return Example("shared", there, who, PastEnd(self._names.shared(offset)))
 
         self._collector.add(key, example, int(np.count_nonzero(outside)) * (touch.addresses.size // lanes))
+
+
+class OwnArrays(Observer):
+    """Observer of one launch. ``past``: whether an access to local memory missed its array. Finding only that out is
+    cheap."""
+
+    def __init__(self) -> None:
+        self.past = False
+        self._own: Mapping[int, SharedArray] = {}
+
+    def begin(self, launch: LaunchInfo) -> None:
+        """Set up for a launch. See ``events.Observer``, also for the methods below."""
+        self._own = own_arrays(launch.kernel)
+
+    def epoch(self, batch: Batch, records: Sequence[Record], boundary: Boundary) -> None:
+        """Check every touch of local memory once."""
+        for record in records:
+            if type(record) is Touch and record.access.space == "local" and CHECKED not in record.memo:
+                record.memo[CHECKED] = True
+                array = self._own.get(record.access.index)
+                self.past |= array is not None and bool(_outside(record, record.addresses, array).any())
+
+
+def _outside(touch: Touch, addresses: Array, array: SharedArray) -> Array:
+    """Return which of the first lanes, whose ``addresses`` are given, are active and access bytes outside of
+    ``array``."""
+    outside: Array = (addresses < array.offset) | (addresses > array.offset + array.size - touch.access.width)
+    return outside if touch.active is None else outside & touch.active[: addresses.size]

@@ -1,6 +1,11 @@
-"""Named barriers that warps of two roles share without an order: arrivals of one role may complete the other's barrier.
+"""Barriers that threads reach in a way the programming model forbids, or in a way that hides a mistake.
 
-A warp that did not take part in a barrier's last phase must not arrive before that phase is complete: its vector clock
+Measured with compute-sanitizer on an H200: synccheck reports a warp that arrives in pieces ("divergent thread(s) in
+warp") and threads of a block that wait at different barriers ("divergent thread(s) in block"). Both are errors although
+the kernel passes. Synccheck does not report threads that have exited before the barrier; they are a warning here.
+
+A named barrier that warps of two roles share needs an order, or arrivals of one role may complete the other's barrier:
+a warp that did not take part in a barrier's last phase must not arrive before that phase is complete: its vector clock
 must include every arrival of the phase. Clocks are those of ``warp_clocks``. Barrier numbers at which threads arrive
 without waiting (``bar.arrive``) are not checked: there, the warps of two phases differ by design.
 """
@@ -12,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
-from gemm_lessons.engine.events import WARP, Barrier, Batch
+from gemm_lessons.engine.events import WARP, Barrier, Batch, Irregular
 from gemm_lessons.engine.records.arrays import Array
-from gemm_lessons.engine.records.facts import NamedBarrier
+from gemm_lessons.engine.records.facts import Details, Ended, NamedBarrier
+from gemm_lessons.engine.records.findings import Severity
 
 
 @dataclass(frozen=True)
@@ -60,3 +66,26 @@ class BarrierOrder:
             self.found.setdefault((mark.number, mark.line), SharedBarrier(mark.number, lines, lanes))
         self._last[mark.number] = np.where(taking.any(axis=1, keepdims=True), np.where(taking, own, 0), last)
         self._lines[mark.number] = mark.line
+
+
+def irregular(collector: FindingCollector, names: Names, batch: Batch, record: Irregular) -> None:
+    """Report one irregular barrier."""
+    lane, other = int(record.lanes.argmax()), int(record.others.argmax())
+    count = int(np.count_nonzero(record.lanes))
+    actors = names.actor(batch, lane, line=record.line), names.actor(batch, other, line=record.other_line)
+    other_line, facts = None, Details()
+    severity: Severity = "error"
+    if record.kind == "divergent":
+        kind, case = "divergent_barrier", "warp"
+        other_line = record.other_line if record.other_line != record.line else None
+    elif record.kind == "places":
+        kind, case, other_line = "divergent_barrier", "places", record.other_line
+    elif record.kind == "counts":
+        kind, case = "barrier_count", "expected"
+    elif record.kind == "warp":
+        kind, case, severity = "divergent_warp", "", "warning"
+    else:
+        kind, case, severity = "exited_before_barrier", "", "warning"
+        facts = Ended(int(np.count_nonzero(record.others[names.same_block(other)])))
+    key = Key(kind, severity, record.line, other_line, record.file, record.kind)
+    collector.add(key, lambda: Example(case, None, actors, facts), count)

@@ -17,9 +17,9 @@ import numpy as np
 from gemm_lessons.engine import sass
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.tally import BYPASS, Shot, Sums, Tally, shot
-from gemm_lessons.engine.counters.async_counts import POLLED, AsyncCounts
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
 from gemm_lessons.engine.counters.other_writers import OtherWriters
+from gemm_lessons.engine.counters.overlap import POLLED, AsyncCounts
 from gemm_lessons.engine.events import (
     CLUSTER,
     WARP,

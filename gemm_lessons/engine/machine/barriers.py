@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gemm_lessons.engine.events import WARP, Barrier, Irregular
-from gemm_lessons.engine.machine.cluster_barriers import ClusterBarriers, check
+from gemm_lessons.engine.machine.clusters import ClusterBarriers, check
 from gemm_lessons.engine.machine.register_pool import RegisterPool
 from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.ptx import cfg

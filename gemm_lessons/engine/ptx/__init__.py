@@ -7,7 +7,7 @@
     out   schedule.Step    Single, FmaGroup, ProductGroup, LoadGroup, MoveGroup; and the analyses below, by instruction
 
 - ``opcodes``: the table of instruction properties; ``records``: PTX as records; ``operand_check``: operands per opcode
-- ``parser``, with ``operand_text`` and ``declarations``: text -> records; ``variables``: module variables
+- ``parser``, with ``operand_text``: text -> records; ``variables``: module variables
   that a kernel reaches
 - ``inline`` with ``pointer_calls`` and ``recursion``, ``wide_registers``, ``wmma``, ``expansions``,
   ``fma_contraction``: rewrite (``rewrite``) instructions that the machine does not execute itself

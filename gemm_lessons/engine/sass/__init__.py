@@ -16,11 +16,11 @@ predicates and branches. It skips all other instructions (most of a GEMM), so it
 counts on PTX are used instead, marked as inexact.
 
 - ``operands``, ``cubin``: disassembly and cubin as typed records; ``flow``: reads and writes of each instruction
-- ``planning``: the instructions to execute, by ``slicing``, with ``divisions`` abbreviated
+- ``planning``: the instructions to execute, by ``slicing``, with ``divisions`` abbreviated; what depends on the sums of
+  tensor cores
 - ``walker``: executes and counts: ``lanes``, their ``divergence``, and the ``control_flow`` between basic blocks
 - ``operand_fetch``, and the semantics of instructions: ``integers``, ``floats``, ``conversions``, ``functions``,
-  ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data; ``unknown_values``: what
-  depends on the sums of tensor cores
+  ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
 - ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
 - ``useful_work``: instructions that carry data from loads to stores; other costs: ``registers``, ``exposed_latency``,
   ``work_per_thread``, ``inner_loop``; ``moved_loads``: those that ptxas moved past arithmetic

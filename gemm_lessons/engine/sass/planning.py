@@ -17,6 +17,7 @@ from gemm_lessons.engine.sass.flow import (
     COPIES,
     GENERIC,
     LOADS,
+    MATRIX,
     MEMORY,
     SIGNALS,
     STORES,
@@ -24,7 +25,9 @@ from gemm_lessons.engine.sass.flow import (
     Listing,
     call_by_call,
     calls_outside,
+    mask,
     reads,
+    results,
     signalled,
     stored,
     tensor_products,
@@ -34,7 +37,6 @@ from gemm_lessons.engine.sass.operands import Decoded
 from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.textures import FETCHES, fetched
 from gemm_lessons.engine.sass.uncountable import Uncountable
-from gemm_lessons.engine.sass.unknown_values import UnknownValues, is_unknown
 from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL BPT".split())
@@ -175,3 +177,39 @@ def brought(d: Decoded) -> int:
     if d.name in ("LD", "LDG", "ATOMG", "ATOM", "LDGSTS"):
         return max(1, width_of(d.source.opcode))
     return 0
+
+
+class UnknownValues:
+    """Registers that may hold an unknown value before each instruction."""
+
+    def __init__(self, program: Listing) -> None:
+        self._bits: dict[str, int] = {}
+        code, after = program.code, program.after
+        written = [mask(self._bits, results(d)[0]) for d in code]
+        read = [mask(self._bits, reads(d)) for d in code]
+        self._before = [0] * len(code)
+        todo = [d.index for d in code if is_unknown(d)]
+        while todo:
+            index = todo.pop()
+            state, d = self._before[index], code[index]
+            if is_unknown(d) or read[index] & state:
+                state |= written[index]
+            elif d.guard is None:
+                state &= ~written[index]
+            for successor in after[index]:
+                if state & ~self._before[successor]:
+                    self._before[successor] |= state
+                    todo.append(successor)
+
+    def guards(self, d: Decoded) -> bool:
+        """Return whether an unknown value decides if ``d`` is executed."""
+        return d.guard is not None and bool(self._before[d.index] & mask(self._bits, [d.guard.shifted(0)]))
+
+    def is_stored(self, d: Decoded) -> bool:
+        """Return whether the store ``d`` may store an unknown value."""
+        return d.name == "STSM" or bool(self._before[d.index] & mask(self._bits, stored(d)))
+
+
+def is_unknown(d: Decoded) -> bool:
+    """Return whether the result of ``d`` is not computed from machine code."""
+    return d.name in MATRIX or d.name == "LDSM"

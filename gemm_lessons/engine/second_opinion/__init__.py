@@ -4,5 +4,5 @@
     held: Account of each engine (counters.cross_check); on doubt, Words: (thread, word) codes uint64, with counts
     out:  nothing if the engines agree, else ``Disagreement``
 
-- ``agreement``: entry points; ``exact``: comparison by thread and word; ``leaving``: confirmation of a fault
+- ``agreement``: entry points, and the confirmation of a fault; ``exact``: comparison by thread and word
 """

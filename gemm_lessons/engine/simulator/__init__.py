@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gemm_lessons.engine import sass
 from gemm_lessons.engine.checkers import Checks
-from gemm_lessons.engine.checkers.own_arrays import OwnArrays
+from gemm_lessons.engine.checkers.array_ends import OwnArrays
 from gemm_lessons.engine.checkers.product_tiles import ProductTiles
 from gemm_lessons.engine.checkers.same_value import SameValue
 from gemm_lessons.engine.compiler import derived
