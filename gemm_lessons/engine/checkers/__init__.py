@@ -19,11 +19,10 @@ State held, one entry per granule (the narrowest access width of the kernel, in 
     map_proxy       by tensor map: its writer, and the blocks that have fenced                       the launch
 
 - ``epochs``: touches between two block barriers, interned; ``static_analysis``: facts read from the PTX
-- ``remote_memory``: blocks of a cluster that have not started, or may have ended
 - ``shared_races``, ``global_memory`` with ``shadow``: races; ``same_value``: second run that finds harmless races
 - ``barrier_order``: irregular barriers, and named barriers that two roles share
-- ``warp_clocks``, ``warp_order``, ``happens_before``: vector clocks by warp; by lane; by mbarrier phase and bulk-copy
-  group
+- ``warp_clocks``: vector clocks by warp and by lane, and what they say of blocks of a cluster that have not started, or
+  may have ended; ``happens_before``: by mbarrier phase and bulk-copy group
 - ``async_copies``, ``bulk_copies``: cp.async and cp.async.bulk; ``alike``: of batches that do the same, one is analysed
 - ``initialised``: uninitialised reads; ``array_ends``: accesses past an array
 - ``product_tiles``: on request, wgmma that reads other elements than a tile; ``box_contents``: the boxes that tensor

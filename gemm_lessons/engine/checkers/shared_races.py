@@ -21,9 +21,7 @@ import numpy as np
 from gemm_lessons.engine.checkers.barrier_order import BarrierOrder, SharedBarrier
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Cells, Epoch, Flag, Segment, Windows
-from gemm_lessons.engine.checkers.remote_memory import RemoteUses
-from gemm_lessons.engine.checkers.warp_clocks import WarpClocks
-from gemm_lessons.engine.checkers.warp_order import WarpOrder
+from gemm_lessons.engine.checkers.warp_clocks import RemoteUses, WarpClocks, WarpOrder
 from gemm_lessons.engine.events import WARP, Access, Barrier, Batch, Boundary, Phase, Touch
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import OfMbarrier, Race

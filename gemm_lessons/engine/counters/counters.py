@@ -18,7 +18,6 @@ from gemm_lessons.engine import sass
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.engine.costs.tally import BYPASS, Shot, Sums, Tally, shot
 from gemm_lessons.engine.counters.cross_check import Account, is_fused
-from gemm_lessons.engine.counters.other_writers import OtherWriters
 from gemm_lessons.engine.counters.overlap import POLLED, AsyncCounts
 from gemm_lessons.engine.events import (
     CLUSTER,
@@ -30,6 +29,7 @@ from gemm_lessons.engine.events import (
     LaunchInfo,
     Observer,
     Phase,
+    Placed,
     Record,
     SharedArray,
     Touch,
@@ -40,6 +40,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX, ON_REQUEST
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
+from gemm_lessons.engine.sass.memory_contents import Unfollowed
 from gemm_lessons.engine.sass.useful_work import OPERATIONS
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ BY_PTX = frozenset((
 ))  # fmt: skip
 TEXELS = ("global_accesses", "global_bytes_read", "global_sectors_read")  # include fetches from textures
 PARTLY = ("barriers",)  # absent where mbarriers do part of the work
+WRITES = ("store", "atomic")
 
 
 class CounterObserver(Observer):
@@ -431,3 +433,42 @@ def plain_name(mangled: str) -> str:
     """Return a shared array's source name: ``_ZZ4tileILi8EEvPKfE2As`` -> ``As``. Unmangled names are unchanged."""
     match = re.search(r"E(\d+)(\w+?)(?:_\d+)?$", mangled) if mangled.startswith("_Z") else None
     return match[2][: int(match[1])] if match else mangled
+
+
+class OtherWriters:
+    """Collects the bytes over a launch. ``origin``: first address of a block's shared memory in machine code."""
+
+    def __init__(self, launch: LaunchInfo, origin: int) -> None:
+        self._window = -(-max(launch.shared_bytes, 16) // 16) * 16  # as ``state.State`` places the blocks of a cluster
+        self._origin = origin
+        self._shared = np.zeros(origin + self._window, np.bool_)
+        self._ranges: dict[int, tuple[int, int]] = {}  # by instruction
+        self._seen: set[Touch] = set()
+
+    def follow(self, records: Sequence[Record]) -> None:
+        """Collect from the records of an epoch."""
+        for record in records:
+            if type(record) is Touch and record.access.space == "shared" and record not in self._seen:
+                self._seen.add(record)
+                self._inside(record.access, record.addresses[record.active_lanes])
+            elif type(record) is Placed and record.touch.access.is_bulk and record.touch.access.effect in WRITES:
+                self._outside(record.touch.access, record.touch.addresses[record.touch.active_lanes] + record.base)
+
+    def _inside(self, access: Access, where: Array) -> None:
+        special = access.is_bulk or access.is_mbarrier or access.is_matrix
+        if access.effect == "load" or not (special or access.effect in WRITES):
+            return
+        if not special:
+            where = where[(where < 0) | (where >= self._window)]
+        for first in np.unique(where % self._window).tolist():
+            self._shared[self._origin + first : self._origin + first + access.width] = True
+
+    def _outside(self, access: Access, where: Array) -> None:
+        if where.size:
+            first, end = int(where.min()), int(where.max()) + access.width
+            known = self._ranges.get(access.index, (first, end))
+            self._ranges[access.index] = min(first, known[0]), max(end, known[1])
+
+    def result(self) -> Unfollowed:
+        """Return all of them."""
+        return Unfollowed(self._shared, tuple(self._ranges.values()))

@@ -21,10 +21,11 @@ Other products are not in the trace. In a kernel without ``wgmma``, the bytes th
 count instead, in the order in which the simulator runs the threads: a copy counts as waited for if, while it is in
 flight, threads read less than a quarter of the bytes of an average K tile.
 
-Copies by the async proxy bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts leave them out,
-and no counter of shared memory includes ``red.async`` (measured on an H200); the sums over every kind of access
-(``records.metrics.TOTALS``) include them. They are counted on PTX, because machine code makes each copy exactly once.
-The number of polls of an mbarrier depends on timing, and so does the number of tries to get registers (setmaxnreg.inc).
+Copies by the async proxy bypass the load and store unit. Nsight Compute's counters of loads, stores and wavefronts
+leave them out, and no counter of shared memory includes ``red.async`` (measured on an H200); the sums over every kind
+of access (``records.metrics.TOTALS``) include them. They are counted on PTX, because machine code makes each copy
+exactly once. The number of polls of an mbarrier depends on timing, and so does the number of tries to get registers
+(setmaxnreg.inc).
 """
 
 from __future__ import annotations

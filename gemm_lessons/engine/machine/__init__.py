@@ -23,11 +23,11 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
   ``faults``: accesses out of bounds or misaligned
 - ``images`` with ``textures``, ``maps`` with ``tensors``: memory addressed by coordinates; ``map_bytes``,
   ``map_updates``: tensor maps as bytes, and instructions that change them
-- ``clusters``: stores to shared memory of other blocks
-- ``barriers`` with ``cluster_barriers`` and ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
-  ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads; ``hangs`` with ``phase_history``,
-  ``wait_cycles`` and ``source_lines``: threads that wait forever; ``early_arrivals``: threads that should have waited;
-  ``endless_loops``: loops without an end
+- ``clusters``: stores to shared memory of other blocks, and barriers of a cluster
+- ``barriers`` with ``register_pool``, ``convergence``, ``phases`` with ``mbarriers``,
+  ``mbarrier_waits``, ``spin_waits``: threads that wait for other threads, and loops without an end; ``hangs`` with
+  ``phase_history``, ``wait_cycles`` and ``source_lines``: threads that wait forever; ``early_arrivals``: threads that
+  should have waited
 - ``groups``, ``warps``, ``matrices``, ``products``, ``warpgroups``: instructions that use many registers or many
   lanes at once; ``product_tally``: the number of products in one sum
 - ``special``, ``symbols``, ``printing``, ``heap``: special registers, variables that the host sets, ``printf``,

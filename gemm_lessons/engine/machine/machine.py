@@ -22,7 +22,6 @@ from gemm_lessons.engine.machine.barriers import Barriers, is_plain
 from gemm_lessons.engine.machine.convergence import Convergence
 from gemm_lessons.engine.machine.decode import Binder, Run
 from gemm_lessons.engine.machine.early_arrivals import explained
-from gemm_lessons.engine.machine.endless_loops import LoopSearch
 from gemm_lessons.engine.machine.executed import ExecutionCounts, warps_of
 from gemm_lessons.engine.machine.hangs import HangReport
 from gemm_lessons.engine.machine.images import Images
@@ -44,6 +43,7 @@ from gemm_lessons.engine.machine.prepared import BARRIER_ADDRESS, Program
 from gemm_lessons.engine.machine.printing import Printer
 from gemm_lessons.engine.machine.product_tally import ProductTally
 from gemm_lessons.engine.machine.special import RESERVED_PLACE, cluster_of, cluster_order, clustered
+from gemm_lessons.engine.machine.spin_waits import LoopSearch
 from gemm_lessons.engine.machine.state import Fault, State, weakly
 from gemm_lessons.engine.machine.unset import UnsetRegisters
 from gemm_lessons.engine.process.bounds import OutOfTime, current
