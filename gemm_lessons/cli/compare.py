@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gemm_lessons.cli.launch import DescribedLaunch
 from gemm_lessons.cli.options import KERNELS, NoColor, keep_progress, kernel_path
 from gemm_lessons.cli.run import DEFAULT_GPU, GPU, sheet_for
 from gemm_lessons.course import (
@@ -22,7 +23,6 @@ from gemm_lessons.course import (
     shown,
 )
 from gemm_lessons.engine import UnknownArchitecture
-from gemm_lessons.engine.records import dataclass
 from gemm_lessons.running import contract
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def compare(
         for path in paths:
             read_source(path)
         if lesson is None:
-            return _launches(paths, LaunchOptions(grid, block, args, entry, dynamic_shared), sheet, as_json)
+            launches = [_described(it, dynamic_shared, grid=grid, block=block, args=args, entry=entry) for it in (0, 1)]
+            return _launches(paths, launches, gpu, as_json)
         course = any_course()
         found = course.lesson(lesson)
         return _rows(course, sheet, [(shown(path), found, path) for path in paths], sources=True, as_json=as_json)
@@ -134,60 +135,34 @@ def _rows(
     return in_child(work)
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
-    """Options of the launches, as given: none, one for both kernels, or one for each."""
-
-    grid: list[str] | None
-    block: list[str] | None
-    args: list[str] | None
-    entry: list[str] | None
-    dynamic_shared: int
-
-    def of(self, number: int, option: str) -> str | None:
-        """Return the value of an option for one of the kernels. Raises ``CommandError``."""
-        given: list[str] = getattr(self, option) or []
-        if len(given) > 2:
+def _described(number: int, dynamic_shared: int, **given: list[str] | None) -> DescribedLaunch:
+    """Return the launch of one of two kernels, of options that are given for both or for each. Raises
+    ``CommandError``."""
+    for option, values in given.items():
+        if len(values or ()) > 2:
             raise CommandError(f"--{option}: at most one for each of the two kernels")
-        return given[min(number, len(given) - 1)] if given else None
-
-    def needed(self, number: int, option: str) -> str:
-        """Return the same of an option that must be given. Raises ``CommandError``."""
-        value = self.of(number, option)
-        if value is None:
+        if not values and option != "entry":
             raise CommandError(
                 f"two files need their launch: --grid, --block and --args as inspect takes them, or --lesson 03 if "
                 f"they are kernels of a lesson; --{option} is missing"
             )
-        return value
+    chosen: dict[str, Any] = {it: values[min(number, len(values) - 1)] for it, values in given.items() if values}
+    return DescribedLaunch(**chosen, dynamic_shared=dynamic_shared)
 
 
-def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_json: bool) -> int:
+def _launches(paths: Sequence[Path], launches: Sequence[DescribedLaunch], gpu: str, as_json: bool) -> int:
     """Compare two launches of any kernels."""
-    from gemm_lessons.cli.launch import launch_shape, only_kernel
-
-    shapes = [
-        (launch_shape(launch.needed(it, "grid"), launch.needed(it, "block"), launch.dynamic_shared),
-         launch.needed(it, "args"))
-        for it in range(2)
-    ]  # fmt: skip
-    entries = [launch.of(it, "entry") or only_kernel(read_source(path), path) for it, path in enumerate(paths)]
-
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
         from gemm_lessons.commands import of_launches
-        from gemm_lessons.engine.inspection import ArgumentError, InspectRequest
+        from gemm_lessons.engine.inspection import ArgumentError
         from gemm_lessons.report import Working, make_console, show_difference
 
-        requests = [
-            InspectRequest(read_source(path), shown(path), entry, shape, arguments,
-                           include_dirs=(path.resolve().parent,), gpu=sheet)
-            for path, entry, (shape, arguments) in zip(paths, entries, shapes, strict=True)
-        ]  # fmt: skip
+        one, other = (launch.of(path, 0, gpu) for launch, path in zip(launches, paths, strict=True))
         try:
             with Working(make_console(stderr=True), " and ".join(shown(it) for it in paths)):
-                why = of_launches(requests[0], requests[1])
+                why = of_launches(one, other)
         except (ArgumentError, UnknownArchitecture) as error:
             raise CommandError(str(error)) from None
         if as_json:
@@ -195,7 +170,7 @@ def _launches(paths: Sequence[Path], launch: LaunchOptions, sheet: GpuSpec, as_j
         show_difference(make_console(), why)
         return contract.EXIT_NOT_PASSED if isinstance(why, str) else contract.EXIT_PASSED
 
-    return in_child(work)
+    return in_child(work, launches[0].bounds)
 
 
 def _as_json(why: Difference | str) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, kernel_of, one_at_most, shape_of
+from gemm_lessons.cli.options import LayoutOption, LessonArgument, NoColor, TypeOption, kernel_of, one_at_most, shape_of
 from gemm_lessons.course import in_layout, typed
 from gemm_lessons.running import contract
 
@@ -24,9 +24,7 @@ def export(
         typer.Option("--shape", metavar="M,N,K", help="The program's default size; without this, 4096,4096,4096."),
     ] = None,
     layout: LayoutOption = None,
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="NAME", help="Use another number type, if the lesson has several.")
-    ] = None,
+    type_: TypeOption = None,
     no_color: NoColor = False,
 ) -> int:
     """Write a standalone program for a GPU machine: your kernel, and the host code around it.

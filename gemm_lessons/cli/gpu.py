@@ -17,19 +17,12 @@ from gemm_lessons.cli.options import (
     LessonArgument,
     NoColor,
     complete_lesson,
+    grouped,
     kernel_of,
     one_at_most,
     shape_of,
 )
-from gemm_lessons.cli.run import (
-    DEFAULT_GPU,
-    DeviceChoice,
-    EstimatedGpu,
-    GpuIndex,
-    MeasuringDevice,
-    device_for,
-    sheet_for,
-)
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceOptions, sheet_for
 from gemm_lessons.course import CommandError, Course, Lesson, any_course, in_layout, read_source
 from gemm_lessons.engine import KitError
 from gemm_lessons.gemm import LAYOUTS, Shape, astuple
@@ -55,7 +48,7 @@ def profile(
         str | None, typer.Option("--shape", metavar="M,N,K", help="Profile a launch of this shape.")
     ] = None,
     layout: LayoutOption = None,
-    gpu_index: GpuIndex = 0,
+    gpu_index: Annotated[int, typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU.")] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The report file; default: the lesson's name, in this folder.")
     ] = None,
@@ -128,11 +121,13 @@ def _simulated(course: Course, lesson: Lesson, path: Path, report: Path) -> int:
     return contract.EXIT_PASSED
 
 
+@grouped
 def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[LESSON]...", help="Lessons; all of them by default.", autocompletion=complete_lesson),
     ] = None,
+    *,
     lessons: Annotated[
         str | None,
         typer.Option("--lessons", metavar="LIST", help="Lessons as a list of numbers, names and ranges: 03-09,dgemm."),
@@ -166,16 +161,13 @@ def bench(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every note, not a summary.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for scripts.")] = False,
-    device: MeasuringDevice = DeviceChoice.auto,
-    gpu_index: GpuIndex = 0,
-    gpu: EstimatedGpu = None,
+    where: DeviceOptions,
     no_color: NoColor = False,
 ) -> int:
     """Compare lessons with cuBLAS over sizes: a table, a file, a plot. On the simulator, times are estimates."""
     one_at_most(sizes=sizes is not None, shapes=shapes is not None)
     wanted = parse_shapes(shapes) if shapes is not None else squares(parse_sizes(sizes or SIZES))
     layouts = parse_layouts(layout)
-    sheet = sheet_for(gpu) if gpu is not None else None
     course = any_course()
     if sum(it is not None and it != [] for it in (names, lessons, part)) > 1:
         raise CommandError("name lessons in one way: as arguments, with --lessons or with --part")
@@ -204,8 +196,8 @@ def bench(
     from gemm_lessons.commands import BenchRequest, bench_as_json, run_bench
     from gemm_lessons.report import make_console, progress_bar, show_bench
 
-    on = device_for(device, gpu_index)
-    request = BenchRequest(course, found, wanted, on, sheet or on.sheet or sheet_for(DEFAULT_GPU), csv, mine)
+    on, sheet = where.opened()
+    request = BenchRequest(course, found, wanted, on, sheet, csv, mine)
     with progress_bar(make_console(stderr=True)) as bar:
         result = run_bench(request, bar)
     # A measurement is compared only with the data sheet of the GPU that ran it.

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from gemm_lessons.grading import Assignment
 
 MOST_SHARDS = 10_000
+Formats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format", metavar="FORMAT", help="Also write the grades for another system; see gemm-lessons read grading."
+    ),
+]
 
 
 class GradingDevice(StrEnum):
@@ -67,14 +73,7 @@ def class_(
     student: Annotated[
         str | None, typer.Option("--student", metavar="NAME", help="SUBMISSIONS is the work of this one student.")
     ] = None,
-    format_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Also write the grades for another system; see gemm-lessons read grading.",
-        ),
-    ] = None,
+    format_: Formats = None,
     course: Annotated[
         Path | None, typer.Option("--course", metavar="DIR", help="Judge by this course; default: the package's.")
     ] = None,
@@ -222,14 +221,7 @@ def _again(assignment: Assignment, student: str, lesson: str) -> int:
 def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The folders that the shards wrote.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for all grades.")] = Path("grades"),
-    format_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Also write the grades for another system; see gemm-lessons read grading.",
-        ),
-    ] = None,
+    format_: Formats = None,
     no_color: NoColor = False,
 ) -> int:
     """Put the grades of several shards together.

@@ -1,4 +1,4 @@
-"""The launch of any kernel, as options: what ``inspect`` and ``view`` have in common."""
+"""The launch of any kernel, as options: what ``inspect``, ``view`` and ``compare`` have in common."""
 
 from __future__ import annotations
 

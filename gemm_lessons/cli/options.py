@@ -110,6 +110,9 @@ LayoutOption = Annotated[
         help="Store A and B as they are (N) or transposed (T), if the lesson supports it.",
     ),
 ]
+TypeOption = Annotated[
+    str | None, typer.Option("--type", metavar="NAME", help="Use another number type, if the lesson has several.")
+]
 NoColor = Annotated[
     bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.", callback=_plain, is_eager=True)
 ]

@@ -20,6 +20,7 @@ from gemm_lessons.cli.options import (
     NoColor,
     Problems,
     TimeLimit,
+    TypeOption,
     grouped,
     keep_progress,
     kernel_path,
@@ -72,16 +73,6 @@ class DeviceChoice(StrEnum):
     sim = "sim"
 
 
-# Options of commands that measure or estimate.
-MeasuringDevice = Annotated[
-    DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
-]
-GpuIndex = Annotated[int, typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU.")]
-EstimatedGpu = Annotated[
-    str | None, typer.Option("--gpu", metavar=GPU, help="The GPU to estimate for. Default: the one here, else H200.")
-]
-
-
 @dataclass(frozen=True)
 class KernelChoice:
     """The kernel file of the lesson, by default the learner's own."""
@@ -96,9 +87,9 @@ class KernelChoice:
 class DeviceOptions:
     """The device, and the GPU of the estimates."""
 
-    device: Annotated[DeviceChoice, typer.Option("--device", help="auto uses a GPU if there is one.")] = (
-        DeviceChoice.auto
-    )
+    device: Annotated[
+        DeviceChoice, typer.Option("--device", help="gpu measures, sim estimates; auto uses a GPU if there is one.")
+    ] = DeviceChoice.auto
     gpu_index: Annotated[
         int,
         typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves."),
@@ -113,6 +104,12 @@ class DeviceOptions:
         """Return the data sheet of ``--gpu``; None without the option. Raises ``CommandError``."""
         return sheet_for(self.gpu) if self.gpu is not None else None
 
+    def opened(self) -> tuple[Device, GpuSpec]:
+        """Open the device. Return it with the data sheet for estimates. Raises ``CommandError`` and ``KitError``."""
+        sheet = self.sheet  # first: its errors are told before NumPy is loaded
+        device = device_for(self.device, self.gpu_index)
+        return device, sheet or device.sheet or sheet_for(DEFAULT_GPU)
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -123,9 +120,7 @@ class Variant:
         typer.Option("--tile", metavar="NAME=SIZE", help="Use other tile sizes, for this run only: --tile BK=16."),
     ] = None
     layout: LayoutOption = None
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="NAME", help="Use another number type, if the lesson has several.")
-    ] = None
+    type_: TypeOption = None
 
     def of(self, lesson: Lesson) -> tuple[Lesson, tuple[str, ...]]:
         """Return the variant of the lesson and remarks on it. Raises ``CommandError``."""
@@ -213,11 +208,10 @@ def run(
     def work(tell: Callable[[int], None]) -> int:
         from gemm_lessons.report import Working, make_console, show_error
 
-        on = device_for(where.device, where.gpu_index)
+        on, data = where.opened()
         from gemm_lessons.engine.compiler import kept_between_runs
         from gemm_lessons.running import RunPlan, RunRequest, run_plan, shared
 
-        data = sheet or on.sheet or sheet_for(DEFAULT_GPU)
         request = RunRequest(command.course, command.lesson, command.path, on, data, command.shape, seed, bounds=most)
         with kept_between_runs():
             try:

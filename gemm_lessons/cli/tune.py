@@ -10,23 +10,17 @@ from typing import Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonArgument, NoColor, kernel_path, one_at_most, shape_of
-from gemm_lessons.cli.run import (
-    DEFAULT_GPU,
-    DeviceChoice,
-    EstimatedGpu,
-    GpuIndex,
-    MeasuringDevice,
-    device_for,
-    sheet_for,
-)
+from gemm_lessons.cli.options import LessonArgument, NoColor, grouped, kernel_path, one_at_most, shape_of
+from gemm_lessons.cli.run import DEFAULT_GPU, DeviceOptions, sheet_for
 from gemm_lessons.course import CommandError, Lesson, any_course, own_course, read_source, shown
 from gemm_lessons.engine.process import resources
 from gemm_lessons.running import contract
 
 
+@grouped
 def tune(
     lesson: LessonArgument,
+    *,
     shape: Annotated[str, typer.Option("--shape", metavar="M,N,K", help="The shape to tune for.")] = "4096,4096,4096",
     try_: Annotated[
         list[str] | None,
@@ -50,9 +44,7 @@ def tune(
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, metavar="N", help="How many processes share the work.")
     ] = None,
-    device: MeasuringDevice = DeviceChoice.auto,
-    gpu_index: GpuIndex = 0,
-    gpu: EstimatedGpu = None,
+    where: DeviceOptions,
     no_color: NoColor = False,
 ) -> int:
     """Search for the fastest tile sizes: compile, check and rank by estimate; on a GPU, time the best.
@@ -66,7 +58,7 @@ def tune(
     if model:
         if mine or keep or any(it is not None for it in (file, try_, csv, plot)):
             raise CommandError("--model reads only a data sheet; combine it with --gpu only")
-        return show_bounds(found, gpu)
+        return show_bounds(found, where.gpu)
     path = kernel_path(course, found, not mine, False, file)
     read_source(path)
     wanted = shape_of(found, shape)
@@ -83,8 +75,7 @@ def tune(
     from gemm_lessons.commands import tune as search
     from gemm_lessons.report import make_console, progress_bar, show_tuning
 
-    on = device_for(device, gpu_index)
-    sheet = (sheet_for(gpu) if gpu is not None else None) or on.sheet or sheet_for(DEFAULT_GPU)
+    on, sheet = where.opened()
     cores = processes or resources.cores()
     request = TuneRequest(course, found, path, wanted, on, sheet, csv, measure, cores)
     with progress_bar(make_console(stderr=True)) as bar:

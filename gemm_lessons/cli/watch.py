@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems
-from gemm_lessons.cli.run import DEFAULT_GPU, GPU, DeviceChoice, device_for, sheet_for
+from gemm_lessons.cli.options import LessonOrHere, NoColor, Problems, grouped
+from gemm_lessons.cli.run import DeviceOptions
 from gemm_lessons.cli.view import Pictures, view_lesson
 from gemm_lessons.course import lesson_at, own_course, writing
 from gemm_lessons.running import contract
@@ -18,18 +18,11 @@ if TYPE_CHECKING:
     from gemm_lessons.course import Course, Lesson
 
 
+@grouped
 def watch(
     lesson: LessonOrHere = None,
-    device: Annotated[
-        DeviceChoice, typer.Option("--device", help="auto uses a GPU if there is one.")
-    ] = DeviceChoice.auto,
-    gpu_index: Annotated[
-        int,
-        typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves."),
-    ] = 0,
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for, as in run.")
-    ] = None,
+    *,
+    where: DeviceOptions,
     polling: Annotated[
         bool, typer.Option("--polling", help="Poll the files, for network drives and containers.")
     ] = False,
@@ -45,13 +38,10 @@ def watch(
     """
     course = own_course()
     found = lesson_at(course, lesson)
-    sheet = sheet_for(gpu) if gpu is not None else None
-    on = device_for(device, gpu_index)
+    opened = where.opened()
     from gemm_lessons.watch import Session
 
-    pictures = partial(_show_pictures, course)
-    where = on, sheet or on.sheet or sheet_for(DEFAULT_GPU)
-    Session(course, where, pictures, polling, problems, json_lines).run(found)
+    Session(course, opened, partial(_show_pictures, course), polling, problems, json_lines).run(found)
     return contract.EXIT_PASSED
 
 
