@@ -311,12 +311,9 @@ class TuningBook:
     def add(self, candidate: TileCandidate) -> None:
         """Store a candidate, in the file first. Raise ``WriteError``."""
         if self._path is not None:
-            self._append(self._path, candidate)
+            row = {**dict(zip(KEY, candidate.key, strict=True)), "tile": candidate.text, **asdict(candidate.tuned)}
+            append_lines(self._path, COLUMNS, [{name: "" if value is None else value for name, value in row.items()}])
         self._rows[candidate.key] = candidate.tuned
-
-    def _append(self, path: Path, candidate: TileCandidate) -> None:
-        row = {**dict(zip(KEY, candidate.key, strict=True)), "tile": candidate.text, **asdict(candidate.tuned)}
-        append_lines(path, COLUMNS, [{name: "" if value is None else value for name, value in row.items()}])
 
 
 def _tuned(row: Mapping[str, Any]) -> Tuned | None:

@@ -128,17 +128,13 @@ def write_bug(course: Course, lesson: Lesson, pitfall: Pitfall) -> Reset:
     solution = course.solution(lesson)
     if solution is None:
         raise LessonError(f"{lesson.directory}: has no solution.cu to put a bug into, here or in the package")
-    source = bug_source(pitfall.source(read_source(solution)), lesson)
+    # Comments on each step would reveal the bug.
+    kept = without_steps(pitfall.source(read_source(solution)).splitlines())
+    source = NOTE.format(number=f"{lesson.number:02}") + "\n".join(kept) + "\n"
     path = lesson.bug_path
     if path.is_file() and read_bytes(path) == source.encode():
         return Reset(path, None)
     return replace_with_backup(path, source.encode())
-
-
-def bug_source(wrong: str, lesson: Lesson) -> str:
-    """Return the kernel without the comments on each step, which would reveal the bug."""
-    kept = without_steps(wrong.splitlines())
-    return NOTE.format(number=f"{lesson.number:02}") + "\n".join(kept) + "\n"
 
 
 def without_steps(lines: Sequence[str]) -> list[str]:

@@ -155,13 +155,11 @@ class _Description:
             if buffer.element.name in NOT_YET:
                 raise self.refused(f"{buffer.name} holds {buffer.element.name}, which host code cannot make")
         drawn = [buffer for buffer in self.data.buffers if buffer.role != "scratch"]
-        if len({buffer.element.is_float for buffer in drawn}) > 1 or not self._exact():
+        answer = self.data.answer.element
+        exact = answer.is_float == self.data.accumulate.is_float and (answer.is_float or answer.size >= 4)
+        if len({buffer.element.is_float for buffer in drawn}) > 1 or not exact:
             raise self.refused("it mixes whole numbers with others, or answers in short ones")
         return product
-
-    def _exact(self) -> bool:
-        answer = self.data.answer.element
-        return answer.is_float == self.data.accumulate.is_float and (answer.is_float or answer.size >= 4)
 
     # Sizes.
 

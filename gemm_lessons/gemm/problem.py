@@ -233,11 +233,9 @@ class Problem:
     def _answer(self, right: Value) -> Value:
         terms = terms_of(self.data, self.shape, right)
         error = None if right.error is None else _stacked(np.broadcast_to(right.error, right.value.shape))
-        return Value(self._stored_exactly(_stacked(right.value)), _stacked(right.magnitude), terms, error)
-
-    def _stored_exactly(self, values: Array) -> Array:
-        kind = self.answer.element
-        return np.asarray(values if kind.is_float else kind.decode(kind.encode(values)))
+        kind, values = self.answer.element, _stacked(right.value)
+        stored = values if kind.is_float else kind.decode(kind.encode(values))
+        return Value(np.asarray(stored), _stacked(right.magnitude), terms, error)
 
     @cached_property
     def tolerance(self) -> Array:

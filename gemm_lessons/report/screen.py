@@ -67,7 +67,8 @@ def _blocks(console: Console, outcome: RunOutcome, context: ScreenContext) -> It
     yield Paragraph(_header(console, outcome))
     for remark in context.remarks:
         yield Paragraph(clipped(console, Text(remark, "doubt"), 2))
-    if _has_table(row):
+    # For a right kernel, and, as a goal, for an unfinished one.
+    if row.checked.right or (row.checked.unfinished is not None and isinstance(row.verdict, WrongAnswer)):
         yield Paragraph(figures_table(console, outcome), 0 if row.checked.right else 6, gap=True)
     yield from _printed(console, row)
     if row.checked.right:
@@ -79,11 +80,6 @@ def _blocks(console: Console, outcome: RunOutcome, context: ScreenContext) -> It
     yield Paragraph(_verdict(console, outcome, context), gap=True)
     if context.again:
         yield Paragraph(_next(console, outcome, context))
-
-
-def _has_table(row: Row) -> bool:
-    """Tell whether to show the table: for a right kernel, and, as a goal, for an unfinished one."""
-    return row.checked.right or (row.checked.unfinished is not None and isinstance(row.verdict, WrongAnswer))
 
 
 def _header(console: Console, outcome: RunOutcome) -> Text:

@@ -117,7 +117,8 @@ def write_site(course: Course, out: Path, url: str = "") -> list[SitePage]:
         for page in pages:
             (out / page.name).write_text(_rendered(page, pages, url), encoding="utf-8")
         (out / STYLE).write_text(_style(), encoding="utf-8")
-        (out / SEARCHED).write_text(_search_data(pages), encoding="utf-8")
+        found = [section for page in pages[1:] for section in sections(page.name, page.title, page.body)]
+        (out / SEARCHED).write_text(f"const PAGES = {embedded(found)};\n", encoding="utf-8")
         for name in {ICON, CAST, *(script for page in pages for script in page.scripts)}:
             (out / name).write_text(asset(name), encoding="utf-8")
         if url:
@@ -202,11 +203,6 @@ def _marker(course: Course, names: Mapping[Path, str]) -> Callable[[Sequence[Any
     taken: dict[str, int] = {}
     headings = [heading.strip() for heading in re.findall(r"^#{1,6} (.+)$", source, re.MULTILINE)]
     return terms(source, names[text.path], {heading: _anchor(_plain(heading), taken) for heading in headings}).mark
-
-
-def _search_data(pages: Sequence[SitePage]) -> str:
-    found = [section for page in pages[1:] for section in sections(page.name, page.title, page.body)]
-    return f"const PAGES = {embedded(found)};\n"
 
 
 def _sources(course: Course) -> Iterator[SitePage]:

@@ -226,17 +226,13 @@ def _instead(plan: RunPlan, launch: LaunchPlan, built: Built, note: Finding) -> 
         return LaunchResult(launch.shape, Passed(), hidden=True)
     results: list[LaunchResult] = []
     for other in plan.in_place_of_sample():
-        results.append(execute(plan, other, _made_for(plan, built, other.lesson)))
+        found = variant_of(built, other.lesson)
+        fits = found.lesson == other.lesson and found.is_assembled
+        results.append(execute(plan, other, found if fits else _assembled(plan, other.lesson)))
         if results[-1].verdict.kind != "passed":
             break
     *before, last = results
     return replace(last, findings=(*last.findings, note), before=tuple(before))
-
-
-def _made_for(plan: RunPlan, built: Built, lesson: Lesson) -> Built:
-    """Return the variant of the kernel for this lesson, with machine code; compile it if it was not built."""
-    found = variant_of(built, lesson)
-    return found if found.lesson == lesson and found.is_assembled else _assembled(plan, lesson)
 
 
 def _assembled(plan: RunPlan, lesson: Lesson) -> Built:

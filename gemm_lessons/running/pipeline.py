@@ -82,7 +82,10 @@ def shared(plan: RunPlan) -> Jobs:
     if plan.device.timer is not None or ranges.is_heard():  # a profiler needs all ranges in one process
         return Jobs()
     beside = [(other, row_job(plan, other, Jobs())) for other in others]
-    keys = {job.key: _key_of_row(plan, job) for _, job in beside}
+    # Rows that depend on a GPU here have no key on disk.
+    architectures = [target.arch for target in plan.workshop.targets]
+    keep = plan.device.kind == "simulator"
+    keys = {job.key: kept_rows.key_for(job.facts, architectures) if keep else None for _, job in beside}
     stored = {job.key: (job.facts, row) for _, job in beside if (row := kept_rows.load(keys[job.key])) is not None}
     remaining = [(other, job) for other, job in beside if job.key not in stored]
     source = _text_of(kernel)
@@ -98,13 +101,6 @@ def shared(plan: RunPlan) -> Jobs:
     return Jobs.shared(
         jobs, plan.request.bounds, stored, lambda job, row: kept_rows.store(keys.get(job.key), job.portable(row))
     )
-
-
-def _key_of_row(plan: RunPlan, job: Deferred[Row]) -> str | None:
-    """Return the key on disk of a row beside the kernel; None for one that depends on a GPU here."""
-    if plan.device.kind != "simulator":
-        return None
-    return kept_rows.key_for(job.facts, [target.arch for target in plan.workshop.targets])
 
 
 def _text_of(kernel: KernelPlan) -> str | None:
@@ -295,7 +291,8 @@ def _variants(
     words = names_in(source, kernel.file, kernel.lesson.include_dirs) if len(lessons) > 1 else None
     alike: dict[Hashable, list[Lesson]] = {}
     for lesson in lessons:
-        alike.setdefault(_seen_by(lesson, words), []).append(lesson)
+        seen = tuple(it for it in lesson.tile.sizes if words is None or it[0] in words), lesson.options
+        alike.setdefault(seen, []).append(lesson)
     quick = plan.request.graded and kernel.role == "kernel" and plan.device.target is None
     several = sum(not disassembled.isdisjoint(group) for group in alike.values()) > 1
     together = [it for it in lessons if it in disassembled]
@@ -325,12 +322,6 @@ def _kernels_of(variants: Variants, lessons: Iterable[Lesson]) -> Iterator[Compi
     for lesson in lessons:
         with contextlib.suppress(VariantFailed):
             yield from variants.of(lesson).code.counted
-
-
-def _seen_by(lesson: Lesson, words: frozenset[str] | None) -> Hashable:
-    """Return what a variant's code depends on."""
-    sizes = lesson.tile.sizes
-    return (tuple(it for it in sizes if words is None or it[0] in words), lesson.options)
 
 
 def _as_launched(plan: RunPlan, built: Built, lesson: Lesson) -> Built:

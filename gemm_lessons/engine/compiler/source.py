@@ -209,15 +209,12 @@ def names_in(source: str, path: Path, folders: Sequence[Path]) -> frozenset[str]
     if included is None:
         return None
     texts = (source, *(it.decode(errors="replace") for it in included.values()))
-    code = [_code_of(re.sub(r"\r\n?", "\n", text).replace("\\\n", "")) for text in texts]
+    code = [re.sub(r"\r\n?", "\n", text).replace("\\\n", "") for text in texts]
+    # A quote between apostrophes may hide the start of a string.
+    code = [text if _QUOTED_QUOTE in text else without_comments(text) for text in code]
     if any(PASTED.search(text) for text in code):
         return None
     return frozenset(word for text in code for word in _WORD.findall(text))
-
-
-def _code_of(text: str) -> str:
-    """Return the text without comments; all of it where a quote between apostrophes may hide the start of a string."""
-    return text if _QUOTED_QUOTE in text else without_comments(text)
 
 
 def _headers_of(names: Iterable[str], folders: Sequence[Path], system: Sequence[Path]) -> dict[Path, bytes]:

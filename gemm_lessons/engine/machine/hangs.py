@@ -428,7 +428,8 @@ class HangReport:
         for wait in fresh:
             following = self._code[wait.index + 1 :]
             until = next((n for n, i in enumerate(following) if is_wait(i)), len(following))
-            if any(_fills(i) for i in following[:until]):
+            words = [{i.row.effect, *i.modifiers} for i in following[:until]]
+            if any("expect_tx" in it or {"copy", "bulk"} <= it for it in words):
                 yield self._of("cause first wait", wait.cell, wait.index, wait.lanes, 0)
 
     def _history_of(self, cell: int) -> bool:
@@ -497,9 +498,3 @@ class HangReport:
     ) -> Cause:
         line = self._lines.line(index)
         return Cause(case, self._mbarrier(cell), self._threads(lanes), phase, line, came, expected, index)
-
-
-def _fills(instruction: Instruction) -> bool:
-    return "expect_tx" in instruction.modifiers or (
-        instruction.row.effect == "copy" and "bulk" in instruction.modifiers
-    )

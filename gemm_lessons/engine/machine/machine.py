@@ -609,14 +609,11 @@ class Machine:
         if self.convergence.force_progress(self.position):
             return
         if self.stalls.any_held or spins is None:
-            raise self._hang()
+            shared = self.layout.shared
+            raise HangReport(self.state, self.program.kernel, shared, self.stalls, self.barriers).fault()
         if not self.spinning.proven:
             self._timeout(int(self.position[spins & self.alive][0]))
         self._endless_loop(spins & self.alive)
-
-    def _hang(self) -> Fault:
-        report = HangReport(self.state, self.program.kernel, self.layout.shared, self.stalls, self.barriers)
-        return report.fault()
 
     def _land(self) -> bool:
         """Let bulk copies report to their mbarriers in order until a phase ends. Return whether one has ended."""

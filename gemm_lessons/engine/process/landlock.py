@@ -23,7 +23,9 @@ LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")  # NVRTC loads further 
 
 def confine(folders: Iterable[str]) -> bool:
     """Restrict the calling thread, and no other, to reading files of these folders. Return False if Linux cannot."""
-    places = {place for one in (*folders, *LIBRARIES) for place in _really(one)}
+    places = {*folders, *LIBRARIES}
+    for folder in places.copy():  # of an installed toolkit, what its links lead to, too
+        places |= linked(folder) if os.path.isfile(os.path.join(folder, "cuda_fp16.h")) else set()
     return restrict(READ_FILE, dict.fromkeys(places, READ_FILE))
 
 
@@ -71,8 +73,3 @@ def linked(folder: str) -> frozenset[str]:
     except OSError:
         return frozenset()
     return frozenset(os.path.dirname(os.path.realpath(link)) for link in links)
-
-
-def _really(folder: str) -> frozenset[str]:
-    installed = os.path.isfile(os.path.join(folder, "cuda_fp16.h"))
-    return frozenset({folder}) | (linked(folder) if installed else frozenset())

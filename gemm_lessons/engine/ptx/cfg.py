@@ -74,11 +74,6 @@ def is_product(instruction: Instruction) -> bool:
     return instruction.opcode == "mma" and instruction.guard is None
 
 
-def reads_clock(instruction: Instruction) -> bool:
-    """Return whether it reads a clock: it then begins a basic block, since clocks advance at the end of each block."""
-    return not CLOCKS.isdisjoint(reads(instruction))
-
-
 def lanes_with_address(instruction: Instruction) -> int:
     """Return how many lanes of a warp, from lane 0 on, supply an address: all, or those that ``ldmatrix`` uses."""
     registers = next((len(o.elements) for o in instruction.operands if isinstance(o, Vector)), 1)
@@ -160,7 +155,7 @@ def build(kernel: Kernel) -> tuple[Block, ...]:
     for instruction in kernel.instructions:
         converged = converged and instruction.index not in starts
         waits = synchronises_warp(instruction) and not (converged and is_product(instruction))
-        if waits or (clocks and reads_clock(instruction)):
+        if waits or (clocks and not CLOCKS.isdisjoint(reads(instruction))):  # clocks advance at the end of a block
             starts.add(instruction.index)
         converged = is_product(instruction) or (converged and instruction.row.computes)
         if instruction.row.ends_block and instruction.index + 1 < count:

@@ -500,7 +500,9 @@ class _RequestedLaunch:
                 told = checks.result() if checks else ()
                 return Launched(Counters(), told, stopped(end, often).finding)
         if counters and fault is None and self.setting.count_products:
-            counted = self.tallied(counted, self._some_block())
+            # A block that a kernel cannot predict, because it depends on the data.
+            data = [it.array.reshape(-1)[:KNOWN].tobytes() for it in buffers_of(self.arguments)]
+            counted = self.tallied(counted, zlib.crc32(b"".join(data)) % self.grid.blocks)
         if counters and fault is None:
             counted = self.estimated(counted)
         found = (*self._told(checks, fault), *self._unset(machine, fault), *machine.notices())
@@ -542,11 +544,6 @@ class _RequestedLaunch:
         except (Fault, OutOfTime, MemoryError):
             return counted
         return dataclasses.replace(counted, rough=rough.result())
-
-    def _some_block(self) -> int:
-        """Return a block that a kernel cannot predict, because it depends on the data."""
-        data = [it.array.reshape(-1)[:KNOWN].tobytes() for it in buffers_of(self.arguments)]
-        return zlib.crc32(b"".join(data)) % self.grid.blocks
 
     def _told(self, checks: Checks | None, fault: Fault | None) -> Sequence[Finding]:
         """Return the findings of the checks. Run the launch again to settle those in doubt."""
