@@ -77,14 +77,8 @@ class KernelSource:
         return read_layouts(self.text, **self._asked(arch))
 
     def _asked(self, arch: str) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "entry": self.entry,
-            "defines": self.defines,
-            "include_dirs": self.include_dirs,
-            "arch": arch,
-            "options": self.options,
-        }
+        given = {it.name: getattr(self, it.name) for it in dataclasses.fields(self) if it.name != "text"}
+        return {**given, "arch": arch}
 
 
 def compile(

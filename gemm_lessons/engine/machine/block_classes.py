@@ -484,7 +484,7 @@ class _Evaluation:
             if number in self._in_loops or (guard is None) != (instruction.guard is None):
                 return None
             runs = self._runs(number) if guard is None else self._runs(number) & guard
-            found = value if found is None else _chosen(Values(runs, runs), value, found)
+            found = value if found is None else _chosen(_exact(runs), value, found)
         return found
 
     def _joined(self, instruction: Instruction) -> Array | None:
@@ -560,7 +560,7 @@ class _Evaluation:
     def _special(self, name: str) -> Values | None:
         """Return a special register of the launch."""
         if name in self._scalars:
-            return Values(self._scalars[name], self._scalars[name])
+            return _exact(self._scalars[name])
         register, _, axis = name.partition(".")
         if register == "%laneid":
             return _between(0, 31)
@@ -574,7 +574,7 @@ class _Evaluation:
         exact = {"%ctaid": index, "%clusterid": index // cluster, "%cluster_ctaid": index % cluster}
         whole = {"%ntid": self._grid.block[place], "%nctaid": self._grid.grid[place], "%cluster_nctaid": cluster}
         if register in exact:
-            return Values(exact[register], exact[register])
+            return _exact(exact[register])
         if register in whole:
             return _number(whole[register])
         return _between(0, self._grid.block[place] - 1) if register == "%tid" else None
@@ -651,8 +651,7 @@ class _Evaluation:
         base = address.base
         if not isinstance(base, Symbol) or base.name not in self._scalars:
             return None
-        given = self._scalars[base.name]
-        return Values(given, given)
+        return _exact(self._scalars[base.name])
 
     def _predicate(self, instruction: Instruction, name: str) -> Values | None:
         first = instruction.operands[0]
@@ -663,7 +662,7 @@ class _Evaluation:
         if outcomes is None:
             return None
         low, high = (outcomes == 1).astype(np.int64), (outcomes > 0).astype(np.int64)
-        found = Values(low, low) if (low == high).all() else Values(low, high)
+        found = _exact(low) if (low == high).all() else Values(low, high)
         word = instruction.modifiers[1] if len(instruction.modifiers) > 2 else ""
         if word in ("and", "or", "xor"):
             return self._logic(word, [found, self._of(instruction.operands[3])])
@@ -680,10 +679,8 @@ class _Evaluation:
             join = np.minimum if opcode == "and" else np.maximum
             low = join(one.low, other.low)
             return Values(low, low if one.is_exact and other.is_exact else join(one.high, other.high))
-        if opcode == "xor" and one.is_exact and other.is_exact:
-            low = one.low ^ other.low
-            return Values(low, low)
-        return None
+        exact = opcode == "xor" and one.is_exact and other.is_exact
+        return _exact(one.low ^ other.low) if exact else None
 
 
 def _content(variables: Sequence[Variable], name: str, instruction: Instruction) -> Array | None:
@@ -699,8 +696,7 @@ def _content(variables: Sequence[Variable], name: str, instruction: Instruction)
 
 
 def _number(value: int) -> Values:
-    one = np.full((1, 1, 1), value, np.int64)
-    return Values(one, one)
+    return _exact(np.full((1, 1, 1), value, np.int64))
 
 
 def _between(low: int, high: int) -> Values:
@@ -712,9 +708,18 @@ def _hull(one: Values, other: Values) -> Values:
     return Values(low, high, one.table or other.table, one.moves or other.moves)
 
 
+def _exact(values: Array) -> Values:
+    return Values(values, values)
+
+
+def _decreasing(compute: Callable[[Array], Array], value: Values) -> Values:
+    """Return the range of an operation that decreases."""
+    low = compute(value.high)
+    return Values(low, low if value.is_exact else compute(value.low))
+
+
 def _inverted(value: Values) -> Values:
-    low = 1 - value.high
-    return Values(low, low if value.is_exact else 1 - value.low)
+    return _decreasing(lambda it: 1 - it, value)
 
 
 def _chosen(predicate: Values | None, one: Values | None, other: Values | None) -> Values | None:
@@ -781,8 +786,7 @@ Rule = Callable[..., Values | None]
 def _corners(compute: Callable[[Array, Array], Array], one: Values, other: Values) -> Values:
     """Return the range of an operation that is monotonic in both operands."""
     if one.is_exact and other.is_exact:
-        low = compute(one.low, other.low)
-        return Values(low, low)
+        return _exact(compute(one.low, other.low))
     ends = [compute(a, b) for a in (one.low, one.high) for b in (other.low, other.high)]
     low, high = ends[0], ends[0]
     for end in ends[1:]:
@@ -834,8 +838,7 @@ def _remainder(words: Sequence[str], one: Values, other: Values) -> Values | Non
     if not other.is_exact or not other.low.all():
         return None
     if one.is_exact:
-        low = np.fmod(one.low, other.low)
-        return Values(low, low)
+        return _exact(np.fmod(one.low, other.low))
     if one.low.min() < 0:
         return None
     return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, np.abs(other.low) - 1))
@@ -843,8 +846,7 @@ def _remainder(words: Sequence[str], one: Values, other: Values) -> Values | Non
 
 def _and(words: Sequence[str], one: Values, other: Values) -> Values | None:
     if one.is_exact and other.is_exact:
-        low = one.low & other.low
-        return Values(low, low)
+        return _exact(one.low & other.low)
     if one.low.min() >= 0 and other.low.min() >= 0:
         return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, other.high))
     mask = next((it for it in (one, other) if it.is_exact and it.low.min() >= 0), None)
@@ -853,8 +855,7 @@ def _and(words: Sequence[str], one: Values, other: Values) -> Values | None:
 
 def _or(words: Sequence[str], one: Values, other: Values) -> Values | None:
     if one.is_exact and other.is_exact:
-        low = one.low | other.low
-        return Values(low, low)
+        return _exact(one.low | other.low)
     if one.low.min() >= 0 and other.low.min() >= 0:
         return Values(np.maximum(one.low, other.low), one.high + other.high)
     return None
@@ -862,8 +863,7 @@ def _or(words: Sequence[str], one: Values, other: Values) -> Values | None:
 
 def _exclusive_or(words: Sequence[str], one: Values, other: Values) -> Values | None:
     if one.is_exact and other.is_exact:
-        low = one.low ^ other.low
-        return Values(low, low)
+        return _exact(one.low ^ other.low)
     if one.low.min() >= 0 and other.low.min() >= 0:
         return Values(np.zeros((1, 1, 1), np.int64), one.high + other.high)
     return None
@@ -887,22 +887,13 @@ def _bits_inserted(words: Sequence[str], value: Values, into: Values, start: Val
 
 def _bits_taken(words: Sequence[str], value: Values, start: Values, length: Values) -> Values | None:
     whole = start.is_exact and length.is_exact and value.low.min() >= 0
-    return _and(words, _shifted_right(value, start), Values(one := (1 << length.low) - 1, one)) if whole else None
-
-
-def _negate(words: Sequence[str], value: Values) -> Values | None:
-    low = -value.high
-    return Values(low, low if value.is_exact else -value.low)
-
-
-def _complement(words: Sequence[str], value: Values) -> Values | None:
-    low = ~value.high
-    return Values(low, low if value.is_exact else ~value.low)
+    return _and(words, _shifted_right(value, start), _exact((1 << length.low) - 1)) if whole else None
 
 
 RULES: Mapping[str, Rule] = {
     "add": _cornered(np.add), "sub": _cornered(np.subtract), "min": _cornered(np.minimum), "max": _cornered(np.maximum),
     "mul": _multiply, "mad": _multiply_add, "shl": _shift_left, "shr": _shift_right, "div": _divide, "rem": _remainder,
-    "and": _and, "or": _or, "xor": _exclusive_or, "neg": _negate, "not": _complement, "bfi": _bits_inserted,
-    "bfe": _bits_taken,
+    "and": _and, "or": _or, "xor": _exclusive_or, "bfi": _bits_inserted, "bfe": _bits_taken,
+    "neg": lambda words, value: _decreasing(np.negative, value),
+    "not": lambda words, value: _decreasing(np.invert, value),
 }  # fmt: skip

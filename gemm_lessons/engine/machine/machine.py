@@ -222,19 +222,8 @@ class Machine:
         ]
         buffers = [(a.name, a.base, a.size) for a in self.memory.allocations]
         fresh = frozenset(a.name for a in self.memory.allocations if a.fresh)
-        lanes = self.state.lanes
-        return LaunchInfo(
-            self.program.kernel,
-            self.grid,
-            shared,
-            self.shared_bytes,
-            buffers,
-            fresh,
-            lanes,
-            self.local_bytes,
-            self.arguments,
-            self.parameters,
-        )
+        kernel, lanes, given = self.program.kernel, self.state.lanes, (self.arguments, self.parameters)
+        return LaunchInfo(kernel, self.grid, shared, self.shared_bytes, buffers, fresh, lanes, self.local_bytes, *given)
 
     def initial_memory(self) -> GlobalMemory:
         """Return global memory as before the launch. After the launch this works until outputs are written back."""

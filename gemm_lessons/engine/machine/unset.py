@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -145,35 +146,18 @@ class UnsetRegisters:
         for index, reader in self._found.items():
             instruction = self._kernel.instructions[index]
             line, file = line_of(instruction), instruction.source.file if instruction.source else ""
-            if (line, file) in by_line:
-                continue
-            if index in self._varying:
-                by_line[line, file] = self._varying_finding(instruction, reader)
-                continue
-            if index in self._shuffles:
-                by_line[line, file] = self._shuffle_finding(instruction, reader.count)
-                continue
-            by_line[line, file] = Finding(
-                "unset", "warning", "", line, count=reader.count, file=file, actors=(reader.thread,)
-            )  # fmt: skip
+            known: dict[str, Any] = {"line": line, "count": reader.count, "file": file}
+            if index in self._varying:  # a result depends on it
+                name = min(reads(instruction) & CHOSEN_ELSEWHERE)
+                case = "clock" if name in CLOCKS else "choice"
+                found = Finding("machine_dependent", "error", case, **known, facts=Misuse(name=name))
+            elif index in self._shuffles:
+                thread, lane = self._state.inactive_sources[index]
+                found = Finding("shuffle_source", "warning", **known, actors=(thread,), facts=FromLane(lane))
+            else:
+                found = Finding("unset", "warning", **known, actors=(reader.thread,))
+            by_line.setdefault((line, file), found)
         return list(by_line.values())
-
-    def _shuffle_finding(self, instruction: Instruction, count: int) -> Finding:
-        """Return the finding of a shuffle whose undefined value was used."""
-        line, file = line_of(instruction), instruction.source.file if instruction.source else ""
-        thread, lane = self._state.inactive_sources[instruction.index]
-        facts = FromLane(lane)
-        return Finding(
-            "shuffle_source", "warning", "", line, count=count, file=file, actors=(thread,), facts=facts
-        )  # fmt: skip
-
-    def _varying_finding(self, instruction: Instruction, reader: _UnsetRead) -> Finding:
-        """Return the finding of a value that differs between GPUs and that a result depends on."""
-        name = min(reads(instruction) & CHOSEN_ELSEWHERE)
-        line, file = line_of(instruction), instruction.source.file if instruction.source else ""
-        facts = Misuse(name=name)
-        case = "clock" if name in CLOCKS else "choice"
-        return Finding("machine_dependent", "error", case, line, count=reader.count, file=file, facts=facts)
 
     def _mark_varying(self, instruction: Instruction) -> None:
         """Mark the results of an instruction that reads a value that differs between GPUs."""
