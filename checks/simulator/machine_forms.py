@@ -31,7 +31,7 @@ from checks.usage import help_if_asked
 from gemm_lessons.engine.api import arguments
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.simulator import Simulator
 
 HERE = Path(__file__).parent

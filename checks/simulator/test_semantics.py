@@ -22,7 +22,7 @@ from checks.simulator import semantics_cases as cases
 from checks.simulator import semantics_reference as reference
 from checks.simulator import whole_code
 from gemm_lessons import simulate
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.semantics import floats
 from gemm_lessons.engine.semantics import table as semantics
 

@@ -324,12 +324,6 @@ def _measured(course: Course) -> dict[str, Line]:
     return {name: sorted(line) for name, line in found.items()}
 
 
-def ladder(course: Course) -> str:
-    """Return the chart of all lessons' speeds, as on the first page; empty if nothing was measured."""
-    series = _measured(course)
-    return _figure(series, "") if series else ""
-
-
 def _chart(series: Mapping[str, Line], page: SitePage) -> str:
     name = page.name.removesuffix(".html").replace("_", " ")
     if name not in series:

@@ -47,8 +47,8 @@ from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
+from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, Traceable, traceable
-from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.simulator import Simulator
 
 if TYPE_CHECKING:

@@ -57,9 +57,9 @@ from gemm_lessons.engine.estimate.phases import ClusterBarrier, MbarrierPhases
 from gemm_lessons.engine.estimate.traffic import SLOT, Levels
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.textures import FETCHES
 from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
-from gemm_lessons.engine.sass.uncountable import Uncountable
 
 NEVER = 1e18
 LINE = 128  # bytes of a line and of a wavefront

@@ -21,7 +21,7 @@ counts on PTX are used instead, marked as inexact.
 - ``walker``: executes and counts: ``lanes``, their ``divergence``, and the ``control_flow`` between basic blocks
 - ``operand_fetch``, and the semantics of instructions: ``integers``, ``floats``, ``conversions``, ``functions``,
   ``cross_lane``, ``textures``; ``memory_contents``: for addresses that depend on loaded data
-- ``uncountable``: the exception of this package; ``access_cache``: costs of repeated accesses, memoised
+- ``access_cache``: costs of repeated accesses, memoised
 - ``useful_work``: instructions that carry data from loads to stores; other costs: ``registers``, ``exposed_latency``,
   ``work_per_thread``, ``inner_loop``; ``moved_loads``: those that ptxas moved past arithmetic
 - ``trace``: all instructions that warps execute, for estimates, without most iterations of ``long_loops``
@@ -55,7 +55,7 @@ from gemm_lessons.engine.sass.operand_fetch import Approximation
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.planning import MOVED, OWN, Plan, plan
 from gemm_lessons.engine.sass.textures import texels_of
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.walker import BLOCK_BUDGET, Walker, Watch, batches
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
     from gemm_lessons.engine.sass.moved_loads import count_moved_loads
     from gemm_lessons.engine.sass.trace import ParsedKernel, Trace, Traffic, blocks_of_cluster, traceable
-    from gemm_lessons.engine.sass.uncountable import Uncountable
+    from gemm_lessons.engine.sass.operands import Uncountable
 else:
     __getattr__ = on_first_use(__name__)
 

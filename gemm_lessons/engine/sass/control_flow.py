@@ -14,9 +14,8 @@ from gemm_lessons.engine.sass.divergence import LaneGroup, LaneGroups
 from gemm_lessons.engine.sass.flow import calls_outside, results
 from gemm_lessons.engine.sass.lanes import Lanes
 from gemm_lessons.engine.sass.operand_fetch import TRUE, Fetch
-from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, unknown_form
+from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Uncountable, unknown_form
 from gemm_lessons.engine.sass.planning import Plan
-from gemm_lessons.engine.sass.uncountable import Uncountable
 
 EVERYONE = np.array([0xFFFFFFFF], np.uint32)
 MODIFIERS = {

@@ -23,9 +23,9 @@ from gemm_lessons.engine.sass.operands import (
     MachineRegister,
     Operand,
     Special,
+    Uncountable,
     unknown_form,
 )
-from gemm_lessons.engine.sass.uncountable import Uncountable
 
 Alive = Callable[[], Array]
 Rule = Callable[[Lanes, Alive, Decoded], Compute]

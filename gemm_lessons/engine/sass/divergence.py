@@ -16,7 +16,7 @@ import numpy as np
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.convergence import BIT, ballot, groups, spread
 from gemm_lessons.engine.records.arrays import Array
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Uncountable
 
 NO_TOKEN = -1
 MOST_TOKENS = 0xFFFFFFFF  # a saved token is a register; this one stands for none

@@ -16,8 +16,7 @@ import numpy as np
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import Listing, results
 from gemm_lessons.engine.sass.operand_fetch import Compute, Sources
-from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand, decode
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister, Operand, Uncountable, decode
 
 DECIDED = "DIVISION"  # replaces the modifiers of a comparison that reads dividend and divisor
 KEPT_ABOVE = 1.469367938527859385e-39  # the float32 with the bits of the upper half of 2**-1022

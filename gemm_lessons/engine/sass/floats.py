@@ -25,8 +25,7 @@ from gemm_lessons.engine.sass.operand_fetch import (
     unknown,
     words_of,
 )
-from gemm_lessons.engine.sass.operands import MachineImmediate, unknown_form
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import MachineImmediate, Uncountable, unknown_form
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.arithmetic import SCALED
 from gemm_lessons.engine.semantics.operation import DTYPES

@@ -8,9 +8,8 @@ from functools import cached_property
 
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineRegister, Memory, Operand, Target
+from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineRegister, Memory, Operand, Target, Uncountable
 from gemm_lessons.engine.sass.textures import FETCHES, filled
-from gemm_lessons.engine.sass.uncountable import Uncountable
 
 LOADS: Mapping[str, str] = {"LDG": "global", "LDS": "shared", "LDL": "local", "LDSM": "shared", "LD": "generic"}
 STORES: Mapping[str, str] = {"STG": "global", "STS": "shared", "STL": "local", "STSM": "shared", "ST": "generic"}

@@ -26,9 +26,9 @@ from gemm_lessons.engine.sass.operands import (
     Memory,
     Operand,
     Special,
+    Uncountable,
     copy_condition,
 )
-from gemm_lessons.engine.sass.uncountable import Uncountable
 
 # Bytes of constant bank 0, for compute capabilities below 10; source: ptxas output.
 STACK_POINTER = 0x28

@@ -19,8 +19,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.flow import COPIES, LOADS, MEMORY, STORES, results
 from gemm_lessons.engine.sass.lanes import STACK_TOP, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Fetch
-from gemm_lessons.engine.sass.operands import Decoded, MachineRegister, Memory, unknown_form
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import Decoded, MachineRegister, Memory, Uncountable, unknown_form
 
 NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 

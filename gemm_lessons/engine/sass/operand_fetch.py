@@ -20,9 +20,9 @@ from gemm_lessons.engine.sass.operands import (
     MachineImmediate,
     MachineRegister,
     Operand,
+    Uncountable,
     unknown_form,
 )
-from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.semantics import floats
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.operation import DTYPES, Operation

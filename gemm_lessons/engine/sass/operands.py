@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
-from gemm_lessons.engine.sass.uncountable import Uncountable
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.sass import SassInstruction
+
+
+class Uncountable(Exception):
+    """The kernel's machine code cannot be followed. The message gives the obstacle."""
 
 
 @dataclass(frozen=True)

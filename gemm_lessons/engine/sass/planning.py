@@ -33,10 +33,9 @@ from gemm_lessons.engine.sass.flow import (
     tensor_products,
     tile_wavefronts,
 )
-from gemm_lessons.engine.sass.operands import Decoded
+from gemm_lessons.engine.sass.operands import Decoded, Uncountable
 from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.textures import FETCHES, fetched
-from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
 
 CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KILL BPT".split())

@@ -22,8 +22,15 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Texture
 from gemm_lessons.engine.sass.operand_fetch import Fetch
-from gemm_lessons.engine.sass.operands import Constant, Decoded, MachineImmediate, MachineRegister, Operand, Special
-from gemm_lessons.engine.sass.uncountable import Uncountable
+from gemm_lessons.engine.sass.operands import (
+    Constant,
+    Decoded,
+    MachineImmediate,
+    MachineRegister,
+    Operand,
+    Special,
+    Uncountable,
+)
 
 FETCHES = frozenset(("TLD",))
 EVERY_CHANNEL = 0xF

@@ -35,10 +35,9 @@ from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_const
 from gemm_lessons.engine.sass.long_loops import cut
 from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operand_fetch import Fetch
-from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, unknown_form
+from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, Uncountable, unknown_form
 from gemm_lessons.engine.sass.planning import MOVED, Plan
 from gemm_lessons.engine.sass.textures import Texels, texels_of
-from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.walker import MemoryUse, Step, Walker
 
 if TYPE_CHECKING:

@@ -45,10 +45,9 @@ from gemm_lessons.engine.sass.flow import (
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
 from gemm_lessons.engine.sass.operand_fetch import Approximation, Compute, Fetch
-from gemm_lessons.engine.sass.operands import Decoded, Memory, is_taken_as_reading, unknown_form
+from gemm_lessons.engine.sass.operands import Decoded, Memory, Uncountable, is_taken_as_reading, unknown_form
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
-from gemm_lessons.engine.sass.uncountable import Uncountable
 from gemm_lessons.engine.sass.work_per_thread import WorkPerThread
 from gemm_lessons.engine.semantics.floats import float_state
 
