@@ -34,7 +34,7 @@ from rich.text import Text
 from checks.view.browser import Browser
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.report.site import ladder
-from gemm_lessons.report.site_publish import CARD
+from gemm_lessons.report.site_parts import CARD
 from gemm_lessons.report.template import ASSETS, asset
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checks.judgement.mistakes import MISTAKES, lesson_named, source_of
-from gemm_lessons.report.site_session import CAST
+from gemm_lessons.report.site_parts import CAST
 from gemm_lessons.report.template import ASSETS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -18,8 +18,7 @@ from checks.session import COLUMNS, recorded, shown
 from checks.view.browser import DESKTOP, PHONE, Browser, chromium
 from gemm_lessons.course.folder import CommandError, packaged_course
 from gemm_lessons.report.site import write_site
-from gemm_lessons.report.site_publish import CARD, base_address, described
-from gemm_lessons.report.site_session import CAST, session
+from gemm_lessons.report.site_parts import CARD, CAST, base_address, described, session
 from gemm_lessons.report.template import ASSETS, asset
 
 MOST = 300_000  # bytes of a page with all that it loads at once

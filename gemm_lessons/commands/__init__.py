@@ -1,7 +1,7 @@
 """The work of commands other than ``run``.
 
-- ``bench`` with its ``points``, ``tuning``: many kernels, shapes, tiles; both can be continued from the lines of their
-  ``csv_log``
+- ``bench`` with its ``points``, ``tuning``: many kernels, shapes, tiles; both can be continued from the lines of
+  their CSV files
 - ``comparing``, ``profiling``, ``doctor``: ``compare``, ``profile``, ``doctor``
 - ``simulated_report``: ``profile --report``
 """

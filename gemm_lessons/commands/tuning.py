@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemm_lessons.commands.bench import TellSteps, fingerprint
-from gemm_lessons.commands.csv_log import append_lines, read_lines
+from gemm_lessons.commands.points import append_lines, read_lines
 from gemm_lessons.course import CommandError, Course, Lesson, UnfitTile, read_source, retiled
 from gemm_lessons.devices import BuildTarget, Device
 from gemm_lessons.engine import GpuSpec, KitError, UnsupportedKernel

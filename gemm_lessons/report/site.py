@@ -35,12 +35,21 @@ from gemm_lessons.engine.records import dataclass
 from gemm_lessons.report.chart import Line, chart
 from gemm_lessons.report.drawing import drawing
 from gemm_lessons.report.reference import engine_reference
-from gemm_lessons.report.site_drills import SCRIPT as DRILL
-from gemm_lessons.report.site_drills import drill_section
-from gemm_lessons.report.site_publish import CARD, ICON, address, base_address, described, missing, sitemap
+from gemm_lessons.report.site_parts import (
+    CARD,
+    CAST,
+    DRILL,
+    ICON,
+    address,
+    base_address,
+    described,
+    drill_section,
+    missing,
+    session,
+    sitemap,
+    terms,
+)
 from gemm_lessons.report.site_search import sections
-from gemm_lessons.report.site_session import CAST, session
-from gemm_lessons.report.site_terms import terms
 from gemm_lessons.report.template import ASSETS, asset, embedded, rendered
 
 STYLE = "site.css"
@@ -322,6 +331,12 @@ def _measured(course: Course) -> dict[str, Line]:
         name = "cuBLAS" if row["kernel"] == "cublas" else row["kernel"].replace("_", " ")
         found.setdefault(name, []).append((row["size"], row["cold"]["tflops"]))
     return {name: sorted(line) for name, line in found.items()}
+
+
+def ladder(course: Course) -> str:
+    """Return the chart of all lessons' speeds, as on the first page; empty if nothing was measured."""
+    series = _measured(course)
+    return _figure(series, "") if series else ""
 
 
 def _chart(series: Mapping[str, Line], page: SitePage) -> str:
