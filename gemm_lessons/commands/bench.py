@@ -288,17 +288,7 @@ def _point(request: BenchRequest, series: _Series, shape: Shape) -> Point:
         series=series.name,
         kernel=series.fingerprint,
         shape=shape,
-        time_us=0.0,
-        q1_us=None,
-        q3_us=None,
-        launches=0,
-        gflops=0.0,
-        of_cublas=None,
-        limiter="",
         flop_per_byte=flop_per_byte(made.estimator, shape) if made and made.estimator else None,
-        clock_mhz=None,
-        driver="",
-        cublas="",
         compiler=series.compiler,
     )
 

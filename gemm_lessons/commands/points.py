@@ -70,18 +70,18 @@ class Point:
     series: str  # the lesson's name, or cuBLAS
     kernel: str  # fingerprint of the source and everything compiled with it; for cuBLAS the type, such as fp16
     shape: Shape
-    time_us: float
-    q1_us: float | None  # quartiles of the measured times
-    q3_us: float | None
-    launches: int
-    gflops: float
-    of_cublas: float | None  # speed / cuBLAS's speed in the same run
-    limiter: str  # of an estimate
-    flop_per_byte: float | None
-    clock_mhz: int | None  # the lowest seen while timing
-    driver: str
-    cublas: str
-    compiler: str
+    time_us: float = 0.0
+    q1_us: float | None = None  # quartiles of the measured times
+    q3_us: float | None = None
+    launches: int = 0
+    gflops: float = 0.0
+    of_cublas: float | None = None  # speed / cuBLAS's speed in the same run
+    limiter: str = ""  # of an estimate
+    flop_per_byte: float | None = None
+    clock_mhz: int | None = None  # the lowest seen while timing
+    driver: str = ""
+    cublas: str = ""
+    compiler: str = ""
     watts: float | None = None  # the median while timing
 
     @property
