@@ -61,6 +61,16 @@ AGAIN = """extern "C" __global__ void again(const float *x, float *y, int n)
     y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 """
+STACK = """extern "C" __global__ void stack(const float *x, float *y, int n)
+{
+    float kept[128];
+    for (int i = 0; i < 128; i++)
+        kept[i] = x[(threadIdx.x + i * n) % 4096];
+    for (int i = 0; i < n; i++)
+        kept[i * 7 % 128] += 1;
+    y[blockIdx.x * blockDim.x + threadIdx.x] = kept[n % 128];
+}
+"""
 STRIDED = AGAIN.replace("x[i % 4096]", "x[i * 32 % 4096]")
 MANY = (GPUS["h200"].sms * 4, 1, 1), (256, 1, 1)
 SQUARE = "in=f32[1024,1024], out=out f32[1024,1024], n=1024"
@@ -89,11 +99,12 @@ def difference(first: str, second: str, launch: tuple[object, ...], args: str, g
     [
         (PADDED, TRANSPOSE, ((32, 32, 1), (32, 8, 1)), SQUARE, "conflicts", 11),
         (AGAIN, STRIDED, MANY, LINE.format(16384), "requests", 5),
+        (STACK, STACK.replace("i < n;", "i < 4 * n;"), MANY, LINE.format(128), "spills", 7),
         (SUM, CHAIN, ((132, 1, 1), (128, 1, 1)), LINE.format(4), "waiting", 8),
         (SUM, DOUBLES, ((132, 1, 1), (512, 1, 1)), LINE.format(2), "arithmetic", 8),
         (SUM, SUM.replace("i < n", "i < 2 * n"), MANY, LINE.format(1), "arithmetic", 8),
     ],
-    ids=["conflicts", "requests", "waiting", "doubles", "twice the work"],
+    ids=["conflicts", "requests", "local memory", "waiting", "doubles", "twice the work"],
 )
 def test_what_was_changed_is_the_largest_cause(
     first: str, second: str, launch: tuple[object, ...], args: str, cause: Cause, line: int

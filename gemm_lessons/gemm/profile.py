@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.estimate import Played
     from gemm_lessons.engine.sass import ParsedKernel, Trace
 
-MODEL = 37  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 38  # version of the timeline; a new number invalidates the cache on disk
 DEPTH = 64  # least K of the shorter trace: eight tiles of 8, one of 64; double buffering repeats itself every 32
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 DEEPEST = 256  # K of the shorter trace of blocks that are played apart: they have as many tiles, which must fit

@@ -222,7 +222,8 @@ class Estimator:
             work = profile.work(shape.k)
             heats = work.products > 0 or work.grouped > 0
             far = not _in_l2(profile, shape, gpu.l2_bytes)
-            for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats, far=far).items():
+            spills = profile.traces[1][1].uses_local_memory
+            for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats, far=far, spills=spills).items():
                 found[cause] += time_us
         found["launch"] += self.at(shape, gpu).time_us - sum(found.values())  # those that follow another take less
         return found

@@ -18,6 +18,7 @@ from gemm_lessons.running import Row
 
 CAUSES: Mapping[Cause, str] = {
     "clock": "lower clock",
+    "spills": "local memory, spilled registers",
     "dram": "DRAM bandwidth",
     "l2": "L2 bandwidth",
     "waves": "idle multiprocessors (waves)",

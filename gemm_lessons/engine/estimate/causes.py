@@ -2,6 +2,7 @@
 
     clock         the GPU keeps its highest clock
     launch        starting it and its blocks takes no time
+    spills        local memory takes no time: registers that were spilled, and arrays that threads have there
     dram, l2      their bandwidth has no limit, and DRAM is as near as L2, but for loads and copies of a product
     waves         every multiprocessor has as many blocks as the average one
     conflicts     no access to shared memory conflicts
@@ -28,11 +29,12 @@ from gemm_lessons.engine.estimate.items import ASYNCHRONOUS, FP32, FP64, TENSOR,
 from gemm_lessons.engine.estimate.recording import Recording
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.sass.trace import Trace, Traffic
+from gemm_lessons.engine.sass.trace import LOCAL, Trace, Traffic
 
 Cause = Literal[
-    "clock", "dram", "l2", "waves", "conflicts", "waiting", "requests", "shared", "instructions", "arithmetic", "launch"
-]
+    "clock", "spills", "dram", "l2", "waves", "conflicts", "waiting", "requests", "shared", "instructions",
+    "arithmetic", "launch",
+]  # fmt: skip
 CAUSES: tuple[Cause, ...] = Cause.__args__  # type: ignore[attr-defined]
 WORK: Mapping[Cause, tuple[str, ...]] = {  # in the order of removal, with the units of an estimate
     "requests": ("l1",),
@@ -43,6 +45,7 @@ WORK: Mapping[Cause, tuple[str, ...]] = {  # in the order of removal, with the u
 REMOVED: tuple[Cause, ...] = (
     "clock",
     "launch",
+    "spills",
     "dram",
     "l2",
     "waves",
@@ -86,15 +89,23 @@ class LineShare:
 
 
 def shares(
-    at: Callable[[GpuSpec], Replayed], gpu: GpuSpec, balance: float, *, heats: bool = True, far: bool = False
+    at: Callable[[GpuSpec], Replayed],
+    gpu: GpuSpec,
+    balance: float,
+    *,
+    heats: bool = True,
+    far: bool = False,
+    spills: bool = True,
 ) -> dict[Cause, float]:
     """Return the microseconds of each cause; they add up to the time of ``at(gpu)``, the estimate on any GPU.
 
     ``balance``: blocks of the average multiprocessor over those of the fullest. ``heats``: the kernel multiplies on
-    tensor cores, which may lower the clock. ``far``: it is a product, and L2 does not hold its matrices.
+    tensor cores, which may lower the clock. ``far``: it is a product, and L2 does not hold its matrices. ``spills``: it
+    uses local memory.
     """
     cold = replace(gpu, tensor_clock_hz=None, power=None)
-    pipes = pipes_of(gpu)
+    pipes = replace(pipes_of(gpu), local=0.0)
+    unspilled = replace(cold, pipes=pipes)
     near = replace(cold, dram_bytes_per_s=math.inf, pipes=replace(pipes, far=pipes.l2, dram=pipes.dram if far else 0.0))
     pipes = replace(near.pipes or pipes, box_sector=0.0, box_ns=0.0)
     free = replace(near, l2_bytes_per_s=math.inf, pipes=pipes)
@@ -103,6 +114,7 @@ def shares(
     simple = replace(close, pipes=replace(close.pipes or pipes, integer=0.0, special=0.0))
     now = at(gpu)
     highest = at(cold) if heats else now
+    kept = at(unspilled) if spills else highest
     without_dram, without = at(near).parts, at(simple).parts
     alone, spread = at(free).parts["latency"], at(even).parts["latency"]
     near_loads = at(close).parts["latency"] if far else spread
@@ -112,7 +124,7 @@ def shares(
     left = [  # before any removal, and after each
         now.time_us - LAUNCH_US,
         highest.time_us - LAUNCH_US,
-        max(highest.parts[name] for name in ("latency", "l2", "dram")),
+        *(max(it.parts[name] for name in ("latency", "l2", "dram")) for it in (highest, kept)),
         max(without_dram["latency"], without_dram["l2"]),
         alone,
         alone * balance,
@@ -144,6 +156,8 @@ def lines_of(trace: Trace, recording: Recording) -> dict[Cause, tuple[LineShare,
             add("instructions", place, 1)
             if UNITS.get(trace.code[place].name) in CALCULATING:
                 add("arithmetic", place, 1)
+            if trace.code[place].name in LOCAL:
+                add("spills", place, 1)
             if not isinstance(touch, Traffic):
                 continue
             if touch.space == "shared":

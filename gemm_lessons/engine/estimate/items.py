@@ -17,7 +17,7 @@ from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.sass.flow import TO_OTHERS, columns_of, tile_wavefronts
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
-from gemm_lessons.engine.sass.trace import SCOREBOARDS, Touch, Trace
+from gemm_lessons.engine.sass.trace import LOCAL, SCOREBOARDS, Touch, Trace
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.sass import SassInstruction
@@ -125,6 +125,8 @@ def _items(trace: Trace, pipes: Pipes, gpu: GpuSpec) -> list[Item]:
         opcode = d.source.opcode
         moves = opcode.startswith(MOVES)
         unit = INTEGER if moves else UNITS.get(d.name, INTEGER)
+        if d.name in LOCAL and not pipes.local:
+            unit = OTHER
         slots = pipes.multiply_slots if d.name == "IMAD" and not moves else 1
         other, later = _other(d, unit, pipes)
         stall = max(1, control.stall)

@@ -296,11 +296,12 @@ def explain_launch(launch: PreparedLaunch) -> ExplainedLaunch:
     lines = lines_of(launch.whole, record_launch(launch))
     balance = launch.grid.blocks / (gpu.sms_for(launch.cluster) * launch.per_sm)
     heats = any(it.opcode.startswith(HEATING) for it in launch.compiled.sass)
+    spills = launch.whole.uses_local_memory
 
     def at(gpu: GpuSpec) -> LaunchEstimate:
         return _replay(launch, gpu)
 
-    return ExplainedLaunch(at(gpu), shares(at, gpu, balance, heats=heats), lines)
+    return ExplainedLaunch(at(gpu), shares(at, gpu, balance, heats=heats, spills=spills), lines)
 
 
 def _of_multiprocessor(

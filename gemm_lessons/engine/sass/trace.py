@@ -48,6 +48,7 @@ INSTRUCTION_BYTES = 16
 CLUSTER = ".reqnctapercluster"  # in PTX, if the kernel and not its launch gives the size of a cluster
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
+LOCAL = ("LDL", "STL")  # accesses to local memory
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 STRONG = ".STRONG"  # of accesses that other threads must see, such as volatile ones
 SPREAD, GOLDEN = 16, 0.6180339887  # blocks whose work is compared, and the step between them / the grid
@@ -156,6 +157,11 @@ class Trace:
     warps: tuple[tuple[tuple[int, Touch | None], ...], ...]
     warps_per_block: int
     cluster: int = 1
+
+    @property
+    def uses_local_memory(self) -> bool:
+        """Whether threads have arrays or spilled registers in memory."""
+        return any(it.name in LOCAL for it in self.code)
 
     @property
     def waits_at_barriers(self) -> bool:
