@@ -624,7 +624,7 @@ class Multiprocessor:
         elif touch.partial:
             taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes) * (1 - self.merged)
         self.stores = max(self.stores, start) + taken
-        # Rows of a product's traced C are padded: only where lanes have rows of their own are sectors not whole at any N.
+        # Rows of a product's traced C are padded: unless lanes have rows of their own, sectors may be whole at other N.
         rows = self.levels is not None or LEAST * touch.passes > len(touch.sectors)
         if touch.partial and rows and not touch.atomic:
             self.partly = self.stores
