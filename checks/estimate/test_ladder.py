@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import replace
 from itertools import pairwise
 from statistics import linear_regression
 
 import pytest
 
 from checks.estimate.ladder import READINGS, SIZES, SMS, STEPS, Compared, Step, compared, lessons
-from gemm_lessons.engine.estimate.chip import DRAM_SHARE
+from gemm_lessons.engine.estimate.chip import BETWEEN_US, DRAM_SHARE
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.sass.trace import Signal, Traffic, traceable
 from gemm_lessons.engine.simulator import Simulator
@@ -50,6 +51,30 @@ def test_every_step_at_every_size(gpu: str, median: float) -> None:
 
 def _in_wrong_order(slower: Compared, faster: Compared) -> bool:
     return faster.measured > (1 + CLOSE) * slower.measured and faster.estimated < slower.estimated
+
+
+@pytest.mark.slow
+def test_energies_fit_the_clocks_that_were_read() -> None:
+    """Clocks over time, by two readings; neither how fast a step is nor the order. Other energies fit worse."""
+    rows = json.loads((READINGS / "ladder_h200.json").read_text())["clocks"]
+    gpu, power = GPUS["h200"], GPUS["h200"].power
+    assert power is not None
+
+    def error(**other: float) -> float:
+        changed = {name: times * getattr(power, name) for name, times in other.items()}
+        card = replace(gpu, power=replace(power, **changed))
+        logs = []
+        for row in rows:
+            over_time = row["kclocks"] / (row["us"] - BETWEEN_US)
+            read = math.sqrt(statistics.median(row["ghz"]) * over_time)
+            logs.append(math.log(STEPS[int(row["kernel"]) - 1].estimate(row["size"], card).clock_ghz / read))
+        return math.sqrt(statistics.mean(it * it for it in logs))
+
+    fitted = error()
+    assert fitted < 0.02
+    for name in ("idle_watts", "product_joules", "l2_joules", "dram_joules"):
+        for times in (0.9, 1.1):
+            assert error(**{name: times}) > fitted, name
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.sass.operands import Uncountable, decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
 from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, box_of, controls
+from gemm_lessons.gemm.profile import GPC
 
 H200 = GPUS["h200"]
 HOPPER = pipes_of(H200)
@@ -538,6 +539,16 @@ def test_sectors_of_boxes_take_what_was_read_while_all_copy() -> None:
     own = rates("own", 64)
     assert HOPPER.box_ns == pytest.approx(mean(32 / (it["bytes"] * it["ghz"]) for it in own), rel=0.01)
     assert min(it["ghz"] for it in own) < 1.45 < 1.95 < max(it["ghz"] for it in own)
+
+
+def test_l2_sends_a_box_once_to_blocks_of_a_gpc_and_again_to_each_other_gpc() -> None:
+    """16 blocks in a row are on one, so two of those that are 8 apart are."""
+    read = json.loads((FOLDER / "estimate/flights_h200.json").read_text())["read"]
+    for flight in ("4 x 16 KB", "8 x 8 KB", "3 x 32 KB"):
+        kinds = ("own", f"{GPC} apart", "66 apart", "pairs", "8 apart")
+        own, *others, pairs, near = (read[f"{flight}, 132 blocks, {kind}"]["bytes"] for kind in kinds)
+        assert others == pytest.approx([own] * 2, rel=0.06)
+        assert min(pairs, near) > 1.5 * own
 
 
 def test_tiles_are_stored_at_the_rate_that_was_read_while_all_store() -> None:

@@ -37,7 +37,7 @@ LONG = 1 / 3  # DRAM's latency / time of a K tile, above which blocks are played
 # The longer trace has twice that K, or this factor where blocks divide K tiles and have few of them: each begins and
 # ends in the middle of a tile, and the number of such ends in a short share depends on where it is cut.
 FURTHER = 4
-GPC = 16  # multiprocessors that get a box together, to which a launch gives consecutive blocks (shares_h200.json)
+GPC = 16  # multiprocessors that get a box together, to which a launch gives consecutive blocks: flights_h200.json
 ORDERED = 16  # rows of tiles from which the order is read in which blocks take their tiles: as many as any band has
 
 Traces = tuple[tuple[int, "Trace"], tuple[int, "Trace"]]  # (K, trace), shorter first
@@ -378,7 +378,7 @@ class Profile:
 
 def _figures_of(gpu: GpuSpec) -> str:
     """Return a hash of all that a simulation reads from a data sheet."""
-    return hashlib.sha256(f"{gpu} {pipes_of(gpu)}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{replace(gpu, power=None)} {pipes_of(gpu)}".encode()).hexdigest()[:16]
 
 
 def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:

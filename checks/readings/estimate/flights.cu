@@ -37,8 +37,10 @@ flights(const __grid_constant__ CUtensorMap map, long long *out, const uint4 *da
     else
         __syncthreads();
     if (slot < slots && threadIdx.x % 32 == 0) {
-        // share 0: tiles of A and B by turns, as blocks of a product share them; else so many blocks copy the same boxes
-        const int band = share ? block / share : slot % 2 ? WIDE + block % WIDE : block / WIDE;
+        // share 0: tiles of A and B by turns, as blocks of a product share them; else so many blocks in a row copy the same
+        // boxes; below 0, blocks so far from each other
+        const int tile = slot % 2 ? WIDE + block % WIDE : block / WIDE;
+        const int band = share > 0 ? block / share : share < 0 ? block % -share : tile;
         const int steps = share ? slots : (slots + 1) / 2, step = share ? slot : slot / 2, part = rows / CLUSTER;
         unsigned char *to = room + slot * rows * 128 + rank * part * 128;
         const int row = band * rows + rank * part;

@@ -4,9 +4,10 @@
     python -m checks.readings.estimate.flights run DIR NAME.json       on a machine with a GPU and CuPy; half a minute
 
 L2 holds what is copied. ``own``: each block copies boxes of its own; ``pairs``: two blocks the same; ``same``: all the
-same; ``tiles``: boxes of A and B as the blocks of a product share them, 16 of them a row of A, 8 or 9 a column of B;
-``multicast``: as pairs, half of each box asked for by one block for both. ``products``: while a warpgroup multiplies
-random numbers, or zeros, which draw less power, long enough for the chip to choose its clock.
+same; ``66 apart``, ``16 apart``, ``8 apart``: blocks so far from each other the same; ``tiles``: boxes of A and B as
+the blocks of a product share them, 16 of them a row of A, 8 or 9 a column of B; ``multicast``: as pairs, half of each
+box asked for by one block for both. ``products``: while a warpgroup multiplies random numbers, or zeros, which draw
+less power, long enough for the chip to choose its clock.
 
 Of each: bytes per clock that a multiprocessor gets, in the median; clocks of a box; the clock in GHz.
 """
@@ -30,6 +31,8 @@ SLOTS, SMS, ROW = 8, 132, 128  # slots of a block in the output; bytes of a box'
 TURNS, LONG, HEATING = 256, 20_000, 0.6  # iterations of a launch; beside products, for so many seconds
 SHARED_MOST, PRODUCT_TILES = 227 << 10, 40_960  # bytes of a block; of these, what products read
 SHARES = {"own": 1, "pairs": 2, "same": SMS, "tiles": 0, "multicast": 2}  # blocks of the same boxes
+APART = {f"{blocks} apart": -blocks for blocks in (66, 16, 8)}
+WAYS = SHARES | APART
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ def probes() -> Iterator[Probe]:
             yield Probe(rows, slots)
             yield from (Probe(rows, slots, SMS // 2, shared) for shared in ("own", "tiles"))
             yield from (Probe(rows, slots, SMS, shared) for shared in SHARES)
+    yield from (Probe(rows, slots, SMS, apart) for rows, slots in ((128, 4), (64, 8), (256, 3)) for apart in APART)
     for rows, slots in ((64, 8), (128, 4), (128, 8), (256, 4)):
         for shared in ("own", "tiles", "same"):
             yield from (Probe(rows, slots, SMS, shared, of) for of in ("random numbers", "zeros"))
@@ -97,14 +101,14 @@ def run(folder: Path, target: Path) -> None:
     for probe in (it for it in probes() if it.room <= SHARED_MOST):
         function = cupy.RawModule(path=str(folder / probe.cubin)).get_function("flights")
         function.max_dynamic_shared_size_bytes = probe.room
-        tiles = not SHARES[probe.shared]
+        tiles = not WAYS[probe.shared]
         cols = 32 if tiles else 4  # boxes of a row of the matrix: all of it within L2
         size = (matrix.size // (cols * ROW // 2), cols * ROW // 2)
         box = (probe.rows // (2 if probe.shared == "multicast" else 1), ROW // 2)
         about = TensorMap(np.broadcast_to(np.uint16(0), size), box, ROW, "bfloat16")
         map_ = tensor_map(matrix.data.ptr, {**about.described, "sizes": size[::-1], "strides": (cols * ROW,)})
         turns = LONG if probe.products else TURNS
-        sizes = [np.int32(it) for it in (probe.slots, probe.rows, turns, SHARES[probe.shared], cols)]
+        sizes = [np.int32(it) for it in (probe.slots, probe.rows, turns, WAYS[probe.shared], cols)]
         given = (map_, out, data[probe.products or "zeros"], sink, *sizes)
         start = time.perf_counter()
         taken: list[dict[str, float]] = []
