@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import pytest
 
 from checks.cli.tiny_course import KERNEL, SOLUTION, Ran, Run, environment
 from gemm_lessons import __main__, engine
-from gemm_lessons.course.folder import WriteError, init_course, read_source
+from gemm_lessons.course.folder import WriteError, init_course, read_source, write_new
 
 ENDLESS = KERNEL.replace("BODY", "    while (acc < 1.0f) acc *= 0.5f;")
 HUGE = KERNEL.replace("BODY", "    __shared__ float big[100000]; big[threadIdx.x] = 1; acc = big[threadIdx.x ^ 1];")
@@ -338,6 +339,18 @@ def test_read_only_course_runs_with_a_note(run: Run, locked: Path) -> None:
 
 def test_read_only_course_cannot_start(run: Run, locked: Path) -> None:
     clear(run("start", "02", prefix=WITHOUT_PRIVILEGES), 3, "02_second/kernel.cu: cannot be written: permission denied")
+
+
+def test_a_read_only_file_system_is_told_by_the_file_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(WriteError, match=r"/kernel\.cu: cannot be written: read-only file system"):
+        write_new(tmp_path / "kernel.cu", b"")
 
 
 def test_read_only_course_keeps_the_file_on_reset(run: Run, locked: Path, kernel: Path) -> None:

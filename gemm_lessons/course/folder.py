@@ -410,7 +410,8 @@ def write_new(path: Path, data: bytes) -> None:
     except OSError as error:
         raise WriteError(path, error) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary.exists():  # a read-only file system refuses to remove what is not there, too
+            temporary.unlink()
 
 
 def write_atomically(path: Path, data: bytes, *, durably: bool = False) -> None:
