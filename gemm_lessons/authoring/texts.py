@@ -14,17 +14,9 @@ WIDEST = 78  # columns of code and drawings in a text: the terminal has 80, the 
 QUOTED_FILE = re.compile(r"<!-- from: (\S+) -->\s*```\w*\n(.*?)```", re.DOTALL)
 # In this order, possibly with others between them. The lesson's new subject has its own headings.
 SECTIONS = (
-    "Where we stand",
-    "The arithmetic",
-    "The steps",
-    "Predict",
-    "What comes out",
-    "Pitfalls",
-    "Exercises",
-    "Answers",
-    "What limits it now",
-    "Sources",
-)
+    "Where we stand", "The arithmetic", "The steps", "Predict", "What comes out", "Pitfalls", "Exercises", "Answers",
+    "What limits it now", "Sources",
+)  # fmt: skip
 LAST = "What limits it now"  # the section that ends with the box
 BOX = "**The one thing.** "
 UNWRITTEN = "REPLACE"  # marks what only the author knows, in the files of ``gemm-lessons dev new``

@@ -14,7 +14,7 @@ from gemm_lessons.engine import GpuSpec, NotEstimated
 from gemm_lessons.engine.estimate import CAUSES, Cause, LineShare
 from gemm_lessons.engine.inspection import InspectRequest, explain
 from gemm_lessons.engine.process import bounds
-from gemm_lessons.engine.records import COUNTED, TABLED, dataclass
+from gemm_lessons.engine.records import COUNTED, TABLED, dataclass, picked
 from gemm_lessons.gemm import Shape
 from gemm_lessons.judging import counted_names
 from gemm_lessons.running import JSON, Jobs, KernelPlan, Row, RunPlan, RunRequest, row_of
@@ -182,14 +182,13 @@ def slower_as_json(found: Difference | str) -> dict[str, JSON]:
         "no_estimate": None,
         "gpu": found.gpu,
         "basis": found.basis or None,
-        "kernels": [{"path": it.path, "time_us": it.time_us} for it in (found.first, found.second)],
+        "kernels": [picked(it, "path time_us") for it in (found.first, found.second)],
         "difference_us": found.time_us,
         "causes": [
             {
-                "cause": it.cause,
-                "time_us": it.time_us,
+                **picked(it, "cause time_us"),
                 "kernel": it.kernel.path,
-                "lines": [{"file": line.file, "line": line.line, "share": line.share} for line in it.lines],
+                "lines": [picked(line, "file line share") for line in it.lines],
             }
             for it in found.costs
         ],

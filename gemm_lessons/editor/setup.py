@@ -39,11 +39,7 @@ HOW = ("clang++", "-xcuda", "-std=c++17", "--cuda-device-only", "-nocudalib", "-
 # What --problems prints: FILE:LINE:COLUMN: SEVERITY: MESSAGE
 PROBLEM = {
     "regexp": r"^(.+\.cuh?):(\d+):(\d+): (error|warning|info): (.*)$",
-    "file": 1,
-    "line": 2,
-    "column": 3,
-    "severity": 4,
-    "message": 5,
+    **{part: group for group, part in enumerate("file line column severity message".split(), 1)},
 }
 MATCHER = {
     "owner": "gemm-lessons",

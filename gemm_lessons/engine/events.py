@@ -316,21 +316,9 @@ class Stored:
 
 
 Record = (
-    Touch
-    | Placed
-    | Barrier
-    | Irregular
-    | AsyncGroup
-    | Phase
-    | Bulk
-    | Landed
-    | BulkGroup
-    | ProxyFence
-    | MapAccess
-    | Boxed
-    | TilesRead
-    | Stored
-)
+    Touch | Placed | Barrier | Irregular | AsyncGroup | Phase | Bulk | Landed | BulkGroup | ProxyFence | MapAccess
+    | Boxed | TilesRead | Stored
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,9 @@ from gemm_lessons.view import Side, View
 PICTURES = 4  # requests of one line in each memory
 # The counters that the heat map can show, in this order, by their short names.
 HEAT = (
-    "shared_wavefronts",
-    "global_load_sectors",
-    "global_store_sectors",
-    "shared_load_instructions",
-    "shared_store_instructions",
-    "global_load_requests",
-    "global_store_requests",
-)
+    "shared_wavefronts global_load_sectors global_store_sectors shared_load_instructions shared_store_instructions "
+    "global_load_requests global_store_requests"
+).split()
 LETTERS = "rqgspxb"  # of WAITS, in a strip
 
 JSON = Mapping[str, Any]

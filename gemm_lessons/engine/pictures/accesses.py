@@ -24,7 +24,7 @@ from gemm_lessons.engine.costs.banks import BANKS, WORD
 from gemm_lessons.engine.costs.tally import kind_of
 from gemm_lessons.engine.events import WARP, Access, Batch, Boundary, Effect, LaunchInfo, Observer, Record, Touch
 from gemm_lessons.engine.records.arrays import Array
-from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.frozen import dataclass, picked
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
 from gemm_lessons.engine.simulator import Simulator
 
@@ -208,20 +208,12 @@ def _request(one: _Seen, launch: LaunchInfo, origin: int) -> Request:
         start = 0
     assert access.line is not None
     return Request(
-        file=access.file,
-        line=access.line,
+        **picked(access, "file line effect is_matrix width text"),
+        **picked(one, "warp cost ideal times"),
         space="shared" if access.space == "shared" else "global",
-        effect=access.effect,
-        is_matrix=access.is_matrix,
-        width=access.width,
-        text=access.text,
         array=name,
         start=start,
-        warp=one.warp,
         lanes=tuple(None if at is None else at - base for at in one.lanes),
-        cost=one.cost,
-        ideal=one.ideal,
-        times=one.times,
     )
 
 

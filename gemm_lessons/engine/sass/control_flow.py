@@ -288,17 +288,9 @@ def _barrier(d: Decoded) -> str:
 
 
 TABLE: Mapping[str, Callable[[ControlFlow, Decoded, int], Transfer]] = {
-    "BRA": ControlFlow._branch,
-    "BRX": ControlFlow._jump,
-    "CALL": ControlFlow._call,
-    "RET": ControlFlow._return,
-    "EXIT": ControlFlow._exit,
-    "KILL": ControlFlow._exit,
+    "BRA": ControlFlow._branch, "BRX": ControlFlow._jump, "CALL": ControlFlow._call, "RET": ControlFlow._return,
+    "EXIT": ControlFlow._exit, "KILL": ControlFlow._exit, "BSSY": ControlFlow._expect,
+    "BSYNC": ControlFlow._reconverge, "BMOV": ControlFlow._move, "BREAK": ControlFlow._leave_barrier,
+    "WARPSYNC": ControlFlow._sync, "BAR": ControlFlow._park,
     "BPT": lambda control, d, after: control._unfollowable(d, after, "the kernel stops itself"),
-    "BSSY": ControlFlow._expect,
-    "BSYNC": ControlFlow._reconverge,
-    "BMOV": ControlFlow._move,
-    "BREAK": ControlFlow._leave_barrier,
-    "WARPSYNC": ControlFlow._sync,
-    "BAR": ControlFlow._park,
-}
+}  # fmt: skip
