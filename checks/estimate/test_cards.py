@@ -13,8 +13,7 @@ from checks.forks import run
 from gemm_lessons import engine
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.devices.simulated import Simulated
-from gemm_lessons.engine.hardware.figures import SheetError
-from gemm_lessons.engine.hardware.sheets import CARDS, GPUS, find_gpu, peaks, pipes_of, read_sheet, sheet_of
+from gemm_lessons.engine.hardware.sheets import CARDS, GPUS, SheetError, find_gpu, peaks, pipes_of, read_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.gemm.tile_model import tile_model_of
 from gemm_lessons.running.pipeline import RunRequest, run_lesson

@@ -18,8 +18,7 @@ from gemm_lessons.course.documents import entries, glossary_path
 from gemm_lessons.course.folder import Course, packaged_course
 from gemm_lessons.engine.costs import banks
 from gemm_lessons.report.site import TRY, write_site
-from gemm_lessons.report.site_parts import EVERYDAY, terms
-from gemm_lessons.report.site_search import sections
+from gemm_lessons.report.site_parts import EVERYDAY, sections, terms
 
 COURSE = packaged_course()
 GLOSSARY = glossary_path(COURSE).read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Diagnostic, Resources
     from gemm_lessons.engine.counters.cross_check import Disagreement
     from gemm_lessons.engine.estimate.launch import LaunchEstimate, NotEstimated
-    from gemm_lessons.engine.hardware.figures import SheetError
+    from gemm_lessons.engine.hardware.sheets import SheetError
     from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, find_gpu
     from gemm_lessons.engine.machine.machine import Setting
     from gemm_lessons.engine.records.errors import KitError, UnknownArchitecture, UnsupportedKernel

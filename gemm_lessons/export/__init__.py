@@ -3,8 +3,8 @@
     Lesson, kernel file --program.context--> values in C++ --folder.export_lesson--> main.cu, headers, Makefile,
     README.md
 
-- ``kernel``: the kernel file with the headers that it includes; ``cplusplus``: expressions and formulas in C++
-- ``program``: the values of the templates; ``folder``: the files written
+- ``program``: the values of the templates, of a kernel file with the headers that it includes; ``cplusplus``:
+  expressions and formulas in C++; ``folder``: the files written
 """
 
 from typing import TYPE_CHECKING

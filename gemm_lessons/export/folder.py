@@ -8,8 +8,7 @@ from pathlib import Path
 from gemm_lessons.course import CommandError, Lesson, read_bytes, replace_with_backup, shown, writing
 from gemm_lessons.engine.compiler import without_comments
 from gemm_lessons.engine.records import dataclass
-from gemm_lessons.export.kernel import KernelText, read_kernel
-from gemm_lessons.export.program import context, named_in_pragmas
+from gemm_lessons.export.program import KernelText, context, named_in_pragmas, read_kernel
 from gemm_lessons.gemm import Shape
 
 TEMPLATES = Path(__file__).parent / "templates"

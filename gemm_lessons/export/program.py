@@ -8,16 +8,17 @@ A lesson that cannot become a stand-alone program is refused with the reason.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import cast
 
-from gemm_lessons.course import CommandError, LaunchSpec, Lesson, shown
+from gemm_lessons.course import CommandError, LaunchSpec, Lesson, read_source, shown
 from gemm_lessons.engine.arguments import Expression
-from gemm_lessons.engine.compiler import GlobalFunction, kernels
+from gemm_lessons.engine.compiler import GlobalFunction, Places, forbidden, included_names, kernels, without_comments
 from gemm_lessons.engine.records import Element, dataclass
 from gemm_lessons.export import cplusplus
-from gemm_lessons.export.kernel import KernelText
 from gemm_lessons.gemm import (
     LAYOUTS,
     PROBABLE,
@@ -52,6 +53,44 @@ MIXED = {
 }
 DATA_TYPES = {"float16": "CUDA_R_16F", "bfloat16": "CUDA_R_16BF", "float32": "CUDA_R_32F", "int8": "CUDA_R_8I",
               "int32": "CUDA_R_32I"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """The learner's file, with the files that it includes: name in the folder of main.cu -> content."""
+
+    path: Path
+    text: str
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def everything(self) -> str:
+        """Return the text of kernel and headers without comments."""
+        return without_comments("\n".join((self.text, *(content for _, content in self.headers))))
+
+
+def read_kernel(lesson: Lesson, path: Path) -> KernelText:
+    """Read a kernel file and the headers that it includes. Raises ``CommandError``."""
+    text = read_source(path)
+    found: dict[str, str] = {}
+    waiting = [(text, path.parent, Path())]
+    while waiting:
+        source, folder, place = waiting.pop()
+        for name, _ in included_names(source) or ():
+            folders = (folder, *lesson.include_dirs)
+            header = next((place / name for place in folders if (place / name).is_file()), None)
+            if header is None:
+                continue  # a header of the CUDA toolkit or the C++ library
+            beside = (place / name if header.parent == (folder / name).parent else Path(name)).as_posix()
+            if beside.startswith(("/", "..")) or beside in ("main.cu", "Makefile", "README.md"):
+                raise CommandError(f"{shown(path)}: cannot be exported: #include of {name}, outside of its folder")
+            if beside not in found:
+                found[beside] = read_source(header)
+                waiting.append((found[beside], header.parent, Path(beside).parent))
+    places = Places(os.path.abspath(path), shown(path), lesson.include_dirs, (), (lesson.solution_path,))
+    if outside := forbidden(text, places):
+        raise CommandError(f"{shown(path)}: cannot be exported: line {outside.line} {outside.message}")
+    return KernelText(path, text, tuple(sorted(found.items())))
 
 
 @dataclass(frozen=True)

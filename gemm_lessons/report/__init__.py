@@ -8,8 +8,8 @@
 - ``bench``, ``compare``, ``inspect``, ``proofs``, ``tune``, ``watch``: those commands; ``bench`` has ``profile``, too
 - ``view``, ``roles``, ``stalls``, ``page``: pictures of one run; ``plot``: of many runs
 - ``grading``: a class in the terminal; ``grades``, ``student``: pages
-- ``site``: the course as web pages, with ``drawing``, ``chart``, ``site_search``; ``reference``: on the engine;
-  ``site_parts``: the glossary's words, drills, a recording, and what search engines and links need
+- ``site``: the course as web pages, with ``drawing``, ``chart``; ``reference``: on the engine; ``site_parts``: search,
+  the glossary's words, drills, a recording, and what search engines and links need
 - ``markdown``: lessons' texts in the terminal; ``template``: what all pages are made from
 """
 

@@ -45,11 +45,11 @@ from gemm_lessons.report.site_parts import (
     described,
     drill_section,
     missing,
+    sections,
     session,
     sitemap,
     terms,
 )
-from gemm_lessons.report.site_search import sections
 from gemm_lessons.report.template import ASSETS, asset, embedded, rendered
 
 STYLE = "site.css"

@@ -3,6 +3,7 @@
 - the glossary's words: the first of each section becomes a link with the entry's text as its title
 - the recorded session: its text with the time of each piece, which a script shows piece by piece
 - a lesson's drills: data for ``assets/site_drill.js``, which draws numbers and checks answers
+- the search index: the text of each section of each page, for the script of the index
 - addresses for search engines, a card for links to the site, a page for errors
 
     session.cast (asciicast v2, from python -m checks.session) --> a span for each event --> site_session.js
@@ -20,6 +21,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,7 +29,6 @@ from gemm_lessons.course import FIELD, CommandError, Drill, entries
 from gemm_lessons.engine.arguments import Expression
 from gemm_lessons.engine.records import dataclass
 from gemm_lessons.report.practice import DRILL_RULES
-from gemm_lessons.report.site_search import sections
 from gemm_lessons.report.template import asset, embedded, rendered
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ ICON = "site_icon.svg"
 CARD = "site_card.png"
 DESCRIBED = 160  # characters that search engines show of a description
 FIRST = "index.html"
+Section = tuple[str, str, str, str, str]  # page, its title, anchor, heading, text
+HIDDEN = ("svg", "form", "noscript", "details")  # details are answers, which a search must not give away
 
 
 @dataclass(frozen=True)
@@ -206,3 +209,37 @@ def missing(url: str) -> str:
         "<h1>This page does not exist</h1><p>The lesson may have another number now. "
         f'<a href="{html.escape(url)}index.html#search">Search all pages</a>, or choose a lesson from the menu.</p>'
     )
+
+
+class _Sections(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[list[str]] = [["", "", ""]]  # anchor, heading, text
+        self._heading = False
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Start a section at a heading; called by the parser."""
+        if tag in ("h2", "h3"):
+            self.found.append([dict(attrs).get("id") or "", "", ""])
+        self._heading |= tag in ("h2", "h3")
+        self._hidden += tag in HIDDEN
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a heading or what is left out; called by the parser."""
+        self._heading &= tag not in ("h2", "h3")
+        self._hidden -= tag in HIDDEN
+
+    def handle_data(self, data: str) -> None:
+        """Collect text; called by the parser."""
+        if not self._hidden:
+            self.found[-1][1 if self._heading else 2] += data
+
+
+def sections(page: str, title: str, body: str) -> Iterator[Section]:
+    """Yield the sections of a page's HTML that have text."""
+    reader = _Sections()
+    reader.feed(body)
+    for anchor, heading, text in reader.found:
+        if heading or text.strip():
+            yield page, title, anchor, heading, " ".join(text.split())

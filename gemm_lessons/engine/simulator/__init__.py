@@ -7,9 +7,8 @@
     out:  Launched: outputs written back into their arrays, findings, counters, or the fault
 
 - ``debug_run``: a block as its source is written; ``final_memory``: contents of memory after a block;
-  ``launch_limits``: launches that a GPU refuses
+  ``launch_limits``: launches that a GPU refuses, and unexpected errors as ``UnsupportedKernel``
 - ``owners``: which blocks store into given words of buffers
-- ``unsupported``: unexpected errors as ``UnsupportedKernel``
 
 The simulator needs no GPU and no driver, and an interpreted kernel cannot touch the machine it runs on.
 """
@@ -90,7 +89,7 @@ from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
 from gemm_lessons.engine.simulator.launch_limits import refusal
 from gemm_lessons.engine.simulator.owners import StoreOwners
-from gemm_lessons.engine.simulator.unsupported import as_unsupported
+from gemm_lessons.engine.simulator.launch_limits import as_unsupported
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled

@@ -4,21 +4,32 @@ kernel's own code excludes.
 Dynamic shared memory above 48 KiB counts as requested (``cudaFuncSetAttribute``), so the opt-in maximum is the limit.
 Sources: NVIDIA, "CUDA C++ Programming Guide", table "Technical Specifications per Compute Capability", and
 ``cuda_occupancy.h`` for register allocation.
+
+``as_unsupported`` turns unexpected errors of the simulator into ``UnsupportedKernel``: it reads the instruction off the
+traceback of the Python error. ``GEMM_LESSONS_DEBUG=1`` shows the Python error instead. Expected refusals raise
+``UnsupportedKernel`` where they arise.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import struct
 from collections.abc import Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.hardware.occupancy import registers_of_block
 from gemm_lessons.engine.hardware.sheets import WARP
 from gemm_lessons.engine.machine.special import clustered
-from gemm_lessons.engine.ptx.records import Kernel
+from gemm_lessons.engine.ptx.cfg import line_of
+from gemm_lessons.engine.ptx.records import Instruction, Kernel
+from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Refusal, Refused
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
+from gemm_lessons.engine.sass.operands import Decoded
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -35,6 +46,10 @@ SHARED = {
     50: 48, 52: 48, 53: 48, 60: 48, 61: 48, 62: 48, 70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 163, 89: 99,
     90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99,
 }  # fmt: skip
+BREAKS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError,
+    re.error, struct.error,
+)  # fmt: skip
 
 
 def refusal(compiled: Compiled, kernel: Kernel, grid: Grid) -> Finding | None:
@@ -96,3 +111,29 @@ def _number(arch: str) -> int:
 
 def _product(sizes: tuple[int, int, int]) -> int:
     return sizes[0] * sizes[1] * sizes[2]
+
+
+@contextlib.contextmanager
+def as_unsupported(doing: str, of_the_caller: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn errors into ``UnsupportedKernel``; those of types ``of_the_caller`` only while an instruction executes."""
+    try:
+        yield
+    except BREAKS as error:
+        construct, line = _looked_at(error.__traceback__)
+        if os.environ.get("GEMM_LESSONS_DEBUG") or (isinstance(error, of_the_caller) and not construct):
+            raise
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise UnsupportedKernel(f"{construct or 'it'} is not understood where {doing} ({why})", line) from error
+
+
+def _looked_at(trace: TracebackType | None) -> tuple[str, int | None]:
+    """Return the instruction that the innermost frame refers to, and its line."""
+    found: tuple[str, int | None] = "", None
+    while trace is not None:
+        for value in trace.tb_frame.f_locals.values():
+            if isinstance(value, Instruction):
+                found = value.full_opcode, line_of(value)
+            elif isinstance(value, Decoded):
+                found = value.source.opcode, value.source.line
+        trace = trace.tb_next
+    return found
