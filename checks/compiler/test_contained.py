@@ -122,7 +122,12 @@ def test_the_child_goes_when_it_is_closed():
 def test_a_helper_may_be_closed_while_threads_ask_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """As at the end of a graded run that needs no machine code. Its pipes are not closed under a thread that uses
     them: another file could have their numbers by then, and a second close of a number ended such a run."""
-    monkeypatch.setattr(tools, "_do", lambda *_: (time.sleep(1.3 * tools.PATIENCE_S), ({}, []))[1])
+
+    def slowly(*_: object) -> tuple[dict[str, object], list[object]]:
+        time.sleep(1.3 * tools.PATIENCE_S)
+        return {}, []
+
+    monkeypatch.setattr(tools, "_do", slowly)
     tools.open_for_me(lambda starts: None)
     helper = tools._helper
     assert helper is not None
