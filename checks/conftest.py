@@ -30,7 +30,7 @@ pytest_plugins = ("gemm_lessons.grading.plugin",)  # pytest checks --submissions
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the tests have the other cores
 
-FRESH_OBJECTS = 50_000  # between two garbage collections, as in ``gemm_lessons.__main__``
+FRESH_OBJECTS = 50_000  # between two garbage collections, as in ``cli.run``
 STORED_WITH = "13.5"  # the nvidia-cuda-nvrtc that the extra [test] requires
 
 
