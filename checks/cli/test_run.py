@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -85,6 +86,12 @@ def test_the_previous_method_misses_the_gate(run: Run, course: Path) -> None:
     assert "GATE MISSED" in result.out
     assert "missed  barriers" in result.out
     assert "This lesson is about barriers." in " ".join(result.out.split())
+
+
+def test_a_gate_missed_by_other_tiles_needs_no_hint(run: Run, course: Path) -> None:
+    shutil.copy(course / "lessons/01_first/solution.cu", course / "lessons/02_second/kernel.cu")
+    assert "Stuck: gemm-lessons hint 02" in run("run", "02").out
+    assert "With the lesson's own settings: gemm-lessons run 02" in run("run", "02", "--tile", "BM=8").out
 
 
 def test_the_reference_passes_and_invites(run: Run) -> None:

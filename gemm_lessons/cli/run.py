@@ -313,7 +313,7 @@ def _show(command: RunCommand, outcome: RunOutcome, details: bool, news: str) ->
     course, counts = command.course, command.counts
     following, gain = course.neighbour(outcome.lesson, +1), gain_of(course, outcome, reference=not details)
     lines = [line for line in (news, _still_open(command, outcome)) if line]
-    if not details:
+    if not details and outcome.verdict.kind == "passed":
         counts = counts or load_progress(course).of(outcome.lesson.name).passed
     context = ScreenContext(following, command.again, command.remarks, gain, counts, lines)
     show_screen(make_console(), outcome, context, details)
