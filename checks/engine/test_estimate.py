@@ -287,6 +287,43 @@ def test_atomics_meet_in_slices_and_sectors(label: str) -> None:
     assert found.time_us == pytest.approx(ADDS[label], rel=0.3)
 
 
+STREAMS = json.loads((READINGS / "streams_h200.json").read_text())["us"]
+
+
+@pytest.mark.parametrize(("name", "warps"), [("read1", 64), ("read2", 32), ("copy1", 48), ("copy1", 64), ("copy2", 32)])
+def test_a_sector_waits_for_those_in_flight_from_dram(name: str, warps: int) -> None:
+    """Where one load of each thread is in flight, the latency grows with the load of DRAM, most with stores."""
+    kernel = engine.compile((READINGS / "streams.cu").read_text(), name)
+    small, blocks = replace(H200, l2_bytes=1 << 20), 132 * warps // 8
+
+    def us(turns: int) -> float:
+        x = np.zeros(blocks * 256 * turns * int(name[-1]), np.float32)
+        return kernel.estimate(blocks, 256, [turns, x, x.copy()], gpu=small).time_us
+
+    short, long = (STREAMS[f"{name}, {warps} warps, {turns} turns"] for turns in (128, 256))
+    assert (us(24) - us(8)) / 16 == pytest.approx((long - short) / 128, rel=0.15)
+
+
+BURSTS = json.loads((READINGS / "bursts_h200.json").read_text())["sectors"]
+
+
+@pytest.mark.parametrize(
+    "label", [it for it in BURSTS if re.search(r"^[48] .* (32|64) bytes apart, (1|16) warps, gap 0$", it)]
+)
+def test_l1_sends_stores_to_its_last_lines_together(label: str) -> None:
+    """L2 counts half of the sectors twice. Of two stores by 16 warps, an H200 combines less than the model."""
+    count, pitch, warps, _ = map(int, re.findall(r"\d+", label))
+
+    def l2(pitch: int, count: int, warps: int) -> float:
+        source = "#define clock64() 0LL\n" + (READINGS / "streams.cu").read_text()
+        data = np.zeros(warps * 8 * pitch * 8, np.float32)
+        found = engine.compile(source, f"burst{count}").estimate(1, 32 * warps, [pitch, 8, 0, data])
+        return found.parts["l2"] / (8 * warps * count)
+
+    of_a_sector = l2(32, 8, 16) / 32
+    assert l2(pitch, count, warps) / of_a_sector == pytest.approx(BURSTS[label] / 1.5, rel=0.35)
+
+
 def test_loads_across_two_lines_meet_in_no_bank() -> None:
     source = (
         HEAD

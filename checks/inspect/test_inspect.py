@@ -14,6 +14,7 @@ from checks import forks
 from checks.compiling import must_compile
 from checks.simulator.phase_cases import BOX
 from gemm_lessons.course.documents import PAGES
+from gemm_lessons.engine.arguments.parameters import declared
 from gemm_lessons.engine.arguments.text import ArgumentError, build
 from gemm_lessons.engine.simulator import Simulator
 
@@ -473,3 +474,10 @@ def test_a_texture_that_is_not_one_is_refused(tmp_path, argument, words):
     assert done.returncode in (2, 3)
     assert words in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+def test_an_array_of_another_type_is_named_as_it_is_written():
+    source = 'extern "C" __global__ void k(const uint4 *x, int *y) { y[threadIdx.x] = x->x; }'
+    kernel = Simulator().kernel(must_compile(source, entry="k"))
+    with pytest.raises(ArgumentError, match='x: an array of bf16 was given for "const uint4 '):
+        build("x=bf16[8],y=out i32[8]", (), kernel, lambda name: None, 0, declared(source, kernel, "k"))

@@ -93,14 +93,16 @@ class WrongArrayType(ValueError):
         self.what = what
 
 
-def check_array(name: str, array: Array, parameter: KernelParameter, known: DeclaredType | None) -> None:
-    """Raise ``ValueError`` if a parameter cannot be a pointer to the array's elements."""
+def check_array(
+    name: str, array: Array, parameter: KernelParameter, known: DeclaredType | None, element: str = ""
+) -> None:
+    """Raise ``ValueError`` if a parameter cannot be a pointer to the array, of ``element`` (empty: NumPy's name)."""
     if parameter.size != 8 or parameter.type[0] == "f" or (known is not None and not known.pointer and known.kind):
         what = known.text if known is not None else f"{parameter.type}, {parameter.size} bytes"
         raise ValueError(f"{name}: an array was given for a parameter that is not a pointer ({what})")
     if known is None or not known.kind or _holds(array.dtype, known.kind):
         return
-    what = f'{name}: an array of {array.dtype} was given for "{known.text}"'
+    what = f'{name}: an array of {element or array.dtype} was given for "{known.text}"'
     raise WrongArrayType(what, "convert it with .astype(), or use .view() if its bytes are meant")
 
 

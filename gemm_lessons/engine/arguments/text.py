@@ -384,7 +384,7 @@ def _array_argument(spec: ArraySpec, array: Array, parameter: KernelParameter, k
             )
         if known is not None:
             with _refusing():
-                check_array(f"argument {spec.name}", array, parameter, known)
+                check_array(f"argument {spec.name}", array, parameter, known, spec.kind)
         return buffer
     rows, cols = spec.shape
     strides = (1, rows) if spec.transposed else (cols, 1)

@@ -79,6 +79,7 @@ TAGS, BEHIND = 2.0, 170.0
 # always if its scheduler has issued no other store in between, and with each one that much more seldom
 # (checks/readings/estimate/parts_h200.json: by 4, 8, 16, 24 and 32 warps).
 MERGED_LINES, MERGED = 4, 0.6
+COMBINED = 16  # lines, of any warps' stores, that L1 combines with later ones: beside ``levels`` (bursts_h200.json)
 APART = (1 / 8, 3 / 8, 5 / 8, 7 / 8)  # of a K tile: from one block of a later wave to the next one
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
@@ -231,6 +232,8 @@ class Multiprocessor:
     ) -> None:
         self.levels = levels
         self.dram = self.atomics = 0.0  # its share of DRAM, and of the slice where most atomics meet, is free from
+        self.flying: deque[float] = deque()  # when sectors arrive from DRAM
+        self.combining: dict[int, set[int]] = {}  # sectors that L1 has not sent, by line, the oldest first
         # Where ``levels`` are known: sectors that L2 was asked for, and lines of L1, the oldest first, both by wave.
         self.asked: set[tuple[int, int]] = set()
         self.lines: dict[tuple[int, int], None] = {}
@@ -755,9 +758,21 @@ class Multiprocessor:
         self.passed[scheduler] += 1
         sectors, passed = self.latest.get(warp, ((), 0))
         self.latest[warp] = touch.sectors, self.passed[scheduler]
+        combined = 0.0 if self.levels is None or touch.atomic else self._combined(touch)
         if sectors != touch.sectors or touch.passes > MERGED_LINES:
-            return 0.0
-        return float(MERGED ** (self.passed[scheduler] - passed - 1))
+            return combined
+        return max(float(MERGED ** (self.passed[scheduler] - passed - 1)), combined)
+
+    def _combined(self, touch: Traffic) -> float:
+        """Return the share of a store's sectors in the lines that L1 still combines, and let it combine this store."""
+        before = 0
+        for sector in touch.sectors:
+            line = self.combining.setdefault(sector // SECTORS, set())
+            before += sector in line
+            line.add(sector)
+            if len(self.combining) > COMBINED:
+                del self.combining[next(iter(self.combining))]
+        return before / len(touch.sectors)
 
     def _absent(self, touch: Traffic) -> int:
         """Return how many lines of a load L1 has to ask for."""
@@ -779,7 +794,10 @@ class Multiprocessor:
             self.asked.add((self.which, sector))
             if line * SPREAD % ONE < levels.far.get(sector // SLOT, 0.0) * ONE:
                 self.dram = max(self.dram, start) + levels.dram_sector
-                there = max(there, self.dram + self.pipes.far)
+                while self.flying and self.flying[0] <= start:
+                    self.flying.popleft()
+                there = max(there, self.dram + self.pipes.far + levels.loaded * len(self.flying))
+                self.flying.append(there)
         return there
 
 

@@ -38,6 +38,9 @@ L1_ONLY = 28 * KIB  # of a multiprocessor's L1, what shared memory cannot have
 STORING, READING = (0.75, 1.2), (1.0, 1.25)
 SOME = 0.1  # of what a launch touches: it stores
 READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
+LOADED = (
+    0.4  # of DRAM's work on sectors in flight: so long waits one more, and twice that for writes (streams_h200.json)
+)
 # Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector. Of
 # each kilobyte, the first and the third quarter are in one slice, the others in another one.
 ROUND, FLOATS = 1.4, 3.5
@@ -49,13 +52,15 @@ class Levels(NamedTuple):
     """What ``timeline`` needs to know of memory beyond L1.
 
     ``l1_lines``: capacity of L1. ``far``: of each buffer, by its slot, the share of sectors first asked for that come
-    from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what is written meanwhile.
-    ``atomic``: clocks of the buffer's busiest slice of L2 for each round of a multiprocessor's atomics.
+    from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what is written meanwhile;
+    ``loaded``: clocks that one waits for each other one in flight. ``atomic``: clocks of the buffer's busiest slice of
+    L2 for each round of a multiprocessor's atomics.
     """
 
     l1_lines: int
     far: Mapping[int, float]
     dram_sector: float
+    loaded: float
     atomic: Mapping[int, float]
 
 
@@ -120,10 +125,12 @@ def levels_of(
     missed = missed_by_l2(touched * SECTOR, written * SECTOR, gpu)
     rate = dram_rate(read, written, gpu)
     dram = (read + written) * missed * SECTOR
+    sector, writes = SECTOR / (rate / gpu.sms / gpu.clock_hz), written / read if read else 0.0
     levels = Levels(
         max(gpu.shared_bytes_per_sm + L1_ONLY - resident_shared, L1_ONLY) // (SECTOR * LINE_SECTORS),
         {slot: missed * min(it.read / it.asked, 1.0) for slot, it in buffers.items() if it.asked},
-        SECTOR / (rate / gpu.sms / gpu.clock_hz) * (1 + written / read if read else 1.0),
+        sector * (1 + writes),
+        LOADED * sector * (1 + 2 * writes),
         atomic,
     )
     moved = (whole("read by each") + whole("delivered") + whole("stored")) * scale * SECTOR

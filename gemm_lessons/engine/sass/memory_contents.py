@@ -126,6 +126,8 @@ class Store:
             move = self._spoil(width)
         elif d.name in STORES and not is_unknown:
             move = self._save(d, lanes, space, width)
+        elif d.name.startswith("ATOM"):
+            raise Uncountable("addresses or branches depend on what an atomic returns, so on the order of threads")
         else:
             raise Uncountable(f"addresses depend on {d.text}")
 
