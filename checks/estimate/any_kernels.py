@@ -4,13 +4,14 @@
     python -m checks.estimate.any_kernels --fitted                without the judged half
     python -m checks.estimate.any_kernels --write                 and store the estimates
     python -m checks.estimate.any_kernels fetch                   the public kernels' sources, from GitHub
-    python -m checks.estimate.any_kernels compile DIR             machine code, for a machine with a GPU and cupy
+    python -m checks.estimate.any_kernels compile DIR [second]    machine code, for a machine with a GPU and cupy
     python -m checks.estimate.any_kernels measure DIR OUT         there: times, into the file OUT
 
 ``launches/launches.toml`` lists the launches; it was frozen before anything was fitted to them. ``fitted`` draws the
-half that constants may be fitted to; the other half only judges. Times are medians of launches that are queued after
-another kernel, so that launching is hidden; L2 is as the launch before left it. Public kernels whose sources are not
-here are left out.
+half that constants may be fitted to; the other half only judges. ``launches/second`` has a second list, chosen later
+and frozen before any of it was estimated. Nothing is fitted to it; ``h200_at_first.json`` has its first estimates.
+Times are medians of launches that are queued after another kernel, so that launching is hidden; L2 is as the launch
+before left it. Public kernels whose sources are not here are left out.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
 from gemm_lessons.engine.simulator import Simulator
 
 HERE = Path(__file__).parent
-LIST = HERE / "launches/launches.toml"
-MEASURED = HERE / "launches/h200.json"
-ESTIMATED = HERE / "launches/h200_estimated.json"  # the last stored estimates, for texts to be compared with
+FIRST, SECOND = HERE / "launches", HERE / "launches/second"
+# In each: the list, what was measured, and the last stored estimates, for texts to be compared with.
+LIST, MEASURED, ESTIMATED = "launches.toml", "h200.json", "h200_estimated.json"
 SEED = 32  # of the draw of the fitted half
 TIMES, WARM_UP = 25, 3  # launches
 DIFFER = 1.1  # a pair of times that differ by this factor has an order
@@ -55,8 +56,9 @@ SPIN_CLOCKS = 400_000
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of the list."""
+    """One launch of the list in ``folder``."""
 
+    folder: Path
     name: str
     kind: str
     file: str
@@ -71,7 +73,7 @@ class Launch:
         """Return the path of its source."""
         if self.repository:
             return folder_of(default_folder(), self.repository) / self.file
-        return LIST.parent / self.file
+        return self.folder / self.file
 
     def compiled(self) -> Compiled:
         """Return its machine code for an H200."""
@@ -99,14 +101,14 @@ class Launch:
 
 
 @cache
-def launches() -> tuple[Launch, ...]:
-    """Return all launches of the list."""
+def launches(folder: Path = FIRST) -> tuple[Launch, ...]:
+    """Return all launches of a list."""
     found = []
-    for row in tomllib.loads(LIST.read_text())["launch"]:
+    for row in tomllib.loads((folder / LIST).read_text())["launch"]:
         grid, block = (tuple([*row[name], 1, 1][:3]) for name in ("grid", "block"))
         launch = Grid(grid, block, row.get("shared", 0))
         places = row.get("repository", ""), tuple(row.get("options", ()))
-        found.append(Launch(row["name"], row["kind"], row["file"], row["entry"], launch, row["args"], *places))
+        found.append(Launch(folder, row["name"], row["kind"], row["file"], row["entry"], launch, row["args"], *places))
     return tuple(found)
 
 
@@ -141,13 +143,19 @@ class Compared:
         return self.estimate / self.measured - 1
 
 
+@cache
+def measured(folder: Path) -> dict[str, float]:
+    """Return the measured times of a list."""
+    found: dict[str, float] = json.loads((folder / MEASURED).read_text())["median_us"]
+    return found
+
+
 def compared(chosen: Iterable[Launch]) -> Iterator[Compared]:
     """Estimate the launches whose sources are here."""
-    measured = json.loads(MEASURED.read_text())["median_us"]
     for launch in chosen:
         if not launch.path.exists():
             continue
-        begun, us = time.process_time(), measured.get(launch.name, 0.0)
+        begun, us = time.process_time(), measured(launch.folder).get(launch.name, 0.0)
         try:
             found = launch.estimate()
         except NotEstimated as reason:
@@ -157,14 +165,12 @@ def compared(chosen: Iterable[Launch]) -> Iterator[Compared]:
             yield Compared(launch, us, hidden, found.limiter, seconds=time.process_time() - begun)
 
 
-def stored() -> list[Compared]:
-    """Return the measured times with the stored estimates."""
-    measured, estimates = json.loads(MEASURED.read_text())["median_us"], json.loads(ESTIMATED.read_text())
+def stored(folder: Path = FIRST, estimated: str = ESTIMATED) -> list[Compared]:
+    """Return the measured times of a list with the estimates of a file."""
+    estimates, times = json.loads((folder / estimated).read_text()), measured(folder)
     return [
-        Compared(it, measured.get(it.name, 0.0), refused=us)
-        if isinstance(us, str)
-        else Compared(it, measured[it.name], us)
-        for it in launches()
+        Compared(it, times.get(it.name, 0.0), refused=us) if isinstance(us, str) else Compared(it, times[it.name], us)
+        for it in launches(folder)
         if (us := estimates[it.name])
     ]
 
@@ -222,10 +228,10 @@ def show(found: Iterable[Compared], title: str) -> list[Compared]:
 # -- measuring
 
 
-def compile_all(folder: Path) -> None:
+def compile_all(folder: Path, chosen: Iterable[Launch]) -> None:
     """Write all machine code and sources."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = [(it, it.compiled(), it.path.read_text()) for it in launches()]
+    made = [(it, it.compiled(), it.path.read_text()) for it in chosen]
     (folder / "launches.pickle").write_bytes(pickle.dumps(made))
 
 
@@ -279,19 +285,24 @@ def main() -> None:
     asked = parser.parse_args()
     match asked.words:
         case ["fetch"]:
-            repositories = tomllib.loads(LIST.read_text())["repositories"]
+            repositories = tomllib.loads((FIRST / LIST).read_text())["repositories"]
             sys.exit("\n".join(fetch(repositories, default_folder())) or None)
-        case ["compile", folder]:
-            compile_all(Path(folder))
+        case ["compile", folder, *which]:
+            compile_all(Path(folder), launches(SECOND if which else FIRST))
         case ["measure", folder, out]:
             measure(Path(folder), Path(out))
         case names:
-            chosen = [it for it in launches() if not names or any(name in it.name for name in names)]
-            found = show(compared(it for it in chosen if it.name in fitted()), "fitted")
+            first, second = (
+                [it for it in launches(folder) if not names or any(name in it.name for name in names)]
+                for folder in (FIRST, SECOND)
+            )
+            found = show(compared(it for it in first if it.name in fitted()), "fitted")
             if not asked.fitted:
-                found += show(compared(it for it in chosen if it.name not in fitted()), "judged")
-            if asked.write:
-                ESTIMATED.write_text(json.dumps({it.launch.name: it.stored for it in found}, indent=1) + "\n")
+                found += show(compared(it for it in first if it.name not in fitted()), "judged")
+                found += show(compared(second), "second list")
+            for folder in (FIRST, SECOND) if asked.write else ():
+                kept = {it.launch.name: it.stored for it in found if it.launch.folder == folder}
+                (folder / ESTIMATED).write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -38,9 +38,8 @@ L1_ONLY = 28 * KIB  # of a multiprocessor's L1, what shared memory cannot have
 STORING, READING = (0.75, 1.2), (1.0, 1.25)
 SOME = 0.1  # of what a launch touches: it stores
 READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
-LOADED = (
-    0.4  # of DRAM's work on sectors in flight: so long waits one more, and twice that for writes (streams_h200.json)
-)
+# A sector from DRAM waits for so much of DRAM's work on those in flight, twice that of writes (streams_h200.json).
+LOADED = 0.4
 # Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector. Of
 # each kilobyte, the first and the third quarter are in one slice, the others in another one.
 ROUND, FLOATS = 1.4, 3.5
