@@ -478,6 +478,7 @@ def test_a_texture_that_is_not_one_is_refused(tmp_path, argument, words):
 
 def test_an_array_of_another_type_is_named_as_it_is_written():
     source = 'extern "C" __global__ void k(const uint4 *x, int *y) { y[threadIdx.x] = x->x; }'
-    kernel = Simulator().kernel(must_compile(source, entry="k"))
+    compiled = must_compile(source, entry="k")
+    kernel, variable = Simulator().kernel(compiled), partial(Simulator().variable, compiled)
     with pytest.raises(ArgumentError, match='x: an array of bf16 was given for "const uint4 '):
-        build("x=bf16[8],y=out i32[8]", (), kernel, lambda name: None, 0, declared(source, kernel, "k"))
+        build("x=bf16[8],y=out i32[8]", (), kernel, variable, 0, declared(source, kernel, "k"))
