@@ -243,17 +243,17 @@ class Lesson:
             self._at[shape, leading] = found
         return found
 
-    def named_at(self, shape: Shape, leading: Leading = ()) -> tuple[tuple[str, int], ...]:
+    def named_at(self, shape: Shape) -> tuple[tuple[str, int], ...]:
         """Return those tile sizes at this shape that the reference's code names."""
-        found = self._named_at.get((shape, leading))
+        found = self._named_at.get(shape)
         if found is None:
             names = self.names_of_reference
-            found = tuple([it for it in self.at(shape, leading).tile.sizes if names is None or it[0] in names])
-            self._named_at[shape, leading] = found
+            found = tuple([it for it in self.at(shape).tile.sizes if names is None or it[0] in names])
+            self._named_at[shape] = found
         return found
 
     @cached_property
-    def _named_at(self) -> dict[tuple[Shape, Leading], tuple[tuple[str, int], ...]]:
+    def _named_at(self) -> dict[Shape, tuple[tuple[str, int], ...]]:
         return {}
 
     @cached_property

@@ -17,19 +17,16 @@ import random
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations
 from math import lcm, prod
 from typing import Any
 
 from gemm_lessons.course import Lesson, tile_sizes
-from gemm_lessons.gemm import ALIKE, SIZES, Alike, Leading, Shape, astuple
+from gemm_lessons.gemm import ALIKE, SIZES, Alike, Shape, astuple
 from gemm_lessons.running.counted_shapes import MANY_DRAWS, WORK, far_by_axis, hidden_and_counted, hidden_counts
 from gemm_lessons.running.drawing import (
-    ALIGNED,
     FEWER,
     MUCH,
     SHALLOW,
-    SHARING,
     allowed,
     any_of,
     axes,
@@ -49,7 +46,6 @@ from gemm_lessons.running.far_shapes import (
     counted_far,
     deep_beside,
     hidden_sample,
-    hidden_tiles,
     one_of_each,
 )
 from gemm_lessons.running.few_variants import of_few_variants
@@ -62,8 +58,6 @@ DRAWS = 16  # shapes to draw until one needs no compilation of its own
 LITTLE = 1 << 22  # multiply-adds of a small shape, at most, of a fast type: larger ones have one tile
 REMAINDERS = 8  # of sizes, or of numbers of tiles, each of which occurs once among the small shapes ...
 FEW = 4  # ... except for a lesson where a tile is much work, or the host compiles another kernel for each
-FRESH = 3  # draws of small shapes, of which one has a variant of its own
-FURTHER = 10  # binary digits of the distance between lines, where it is odd so that another variant fits
 
 
 def hidden_also(lesson: Lesson, seed: int) -> tuple[FarSample, ...]:
@@ -71,8 +65,7 @@ def hidden_also(lesson: Lesson, seed: int) -> tuple[FarSample, ...]:
     if (far := hidden_sample(lesson, seed)) is None:
         return ()
     deep = None if far.shape.k >= DEPTH else deep_beside(lesson, seed)
-    cube = None if any(it.is_of_cube for it in hidden_tiles(lesson, seed)) else _cube(lesson, seed)
-    return tuple(it for it in (cube, deep) if it)
+    return tuple(it for it in (_cube(lesson, seed), deep) if it)
 
 
 def _cube(lesson: Lesson, seed: int) -> FarSample | None:
@@ -96,23 +89,16 @@ def hidden_and_checked(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
     return (*hidden_checks(lesson, seed), *counted_far(lesson, seed))
 
 
-def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
-    """Return more hidden shapes of such a run, to check without counting."""
-    return tuple(hidden_with_leading(lesson, seed))
-
-
 @lru_cache(maxsize=MEMOISED)
-def hidden_with_leading(lesson: Lesson, seed: int) -> Mapping[Shape, Leading]:
-    """Return these shapes, and the leading dimensions of some.
+def hidden_checks(lesson: Lesson, seed: int) -> tuple[Shape, ...]:
+    """Return more hidden shapes of such a run, to check without counting.
 
     Where the host compiles a kernel for each shape, few of them need one that no known or counted shape needs: of the
-    small ones, one, in a layout drawn for it alone. The others get odd leading dimensions, for which the host chooses
-    accesses of one number, so that they share a variant.
+    small ones, one, in a layout drawn for it alone.
     """
     draw = random.Random(f"{lesson.name} checks {seed}")
     shared = (_large(lesson, draw),) if len(lesson.launches) > 1 and not shares_depth(lesson) else ()
     made = _variants(lesson, seed) if lesson.choices else frozenset()
-    leading: dict[Shape, Leading] = {}
     if not lesson.choices:
         chosen: list[Shape] = []
         small = list(_small(lesson, draw))
@@ -126,16 +112,10 @@ def hidden_with_leading(lesson: Lesson, seed: int) -> Mapping[Shape, Leading]:
                 far.setdefault(axis, []).append(shape)
         chosen += of_few_variants(lesson, made, [list(far.values())])
         made |= {variant_of(lesson, it) for it in chosen}
-        draws = [[*_small(lesson, draw)] for _ in range(FRESH if lesson.data.padded else MANY_DRAWS)]
-        if lesson.data.padded:
-            fresh = _with_a_new_one(lesson, made, draws, draw)
-            made |= {variant_of(lesson, fresh[0])}
-            draws = [fresh]
-        small = list(of_few_variants(lesson, made, ([[it] for it in shapes] for shapes in draws)))
-        for number, shape in enumerate(small):
-            if variant_of(lesson, shape) not in made and lesson.data.padded:
-                small[number], leading[small[number]] = _in_a_variant(lesson, shape, made, draw)
-            made |= {variant_of(lesson, small[number], leading.get(small[number], ()))}
+        draws = ([[shape] for shape in _small(lesson, draw)] for _ in range(MANY_DRAWS))
+        small = list(of_few_variants(lesson, made, draws))
+        fresh = int(draw.random() * len(small))
+        small[fresh] = replace(small[fresh], layout=any_of(draw, lesson.shapes.layouts))
     if lesson.choices:
         small += of_few_variants(lesson, made, [_beside_of_choices(lesson, draw)])
     else:
@@ -143,8 +123,7 @@ def hidden_with_leading(lesson: Lesson, seed: int) -> Mapping[Shape, Leading]:
     if prod(astuple(lesson.shapes.multiple_of)) >= MUCH:
         small = _with_other_remainders(lesson, seed, small, chosen)
     found = [allowed(lesson, it) for it in (*chosen, *shared, *small)]
-    known = (*lesson.shapes.check, lesson.shapes.count)
-    return {it: leading.get(it, ()) for it in found if it not in known}
+    return tuple(it for it in dict.fromkeys(found) if it not in (*lesson.shapes.check, lesson.shapes.count))
 
 
 def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
@@ -154,9 +133,9 @@ def hidden_alike(lesson: Lesson, seed: int) -> Mapping[Shape, Alike]:
         return {}
     draw = random.Random(f"{lesson.name} alike {seed}")
     steps = astuple(lesson.shapes.multiple_of)
-    others = hidden_with_leading(lesson, seed)
+    others = hidden_checks(lesson, seed)
     taken = {*lesson.shapes.check, lesson.shapes.count, *hidden_and_counted(lesson, seed), *others}
-    made = _variants(lesson, seed) | {variant_of(lesson, *it) for it in others.items()}
+    made = _variants(lesson, seed) | {variant_of(lesson, it) for it in others}
     found: dict[Shape, Alike] = {}
     number = 1 if prod(steps) > MUCH else len(ALIKE)
     for alike in draw.sample(ALIKE, number):
@@ -202,22 +181,11 @@ def _of_choices(lesson: Lesson, seed: int, draw: random.Random, made: frozenset[
             if most > MANY * size:
                 continue
             largest = max(alike, key=lambda it: it.m * it.n)
-            drawn = [near(lesson, draw, largest, tile) for _ in range(TRIES)]
-            if draw.random() < SHARING:  # the variant of a known shape fits
-                drawn += [_as_aligned(it, largest) for it in drawn]
+            drawn = (near(lesson, draw, largest, tile) for _ in range(TRIES))
             many = -(-most // size)  # tiles along the axis
             fit = [it for it in drawn if getattr(it, axis) > many * size and tile_sizes(lesson.at(it)) == tile]
             found += sorted(fit, key=lambda it: variant_of(lesson, it) not in made)[:1]
     return found
-
-
-def _as_aligned(shape: Shape, like: Shape) -> Shape:
-    """Return a shape of about the same M and N that leave the same remainders by powers of two as those of ``like``."""
-    m, n = (
-        (size - 1) // ALIGNED * ALIGNED + (its - 1) % ALIGNED + 1
-        for size, its in ((shape.m, like.m), (shape.n, like.n))
-    )
-    return replace(shape, m=m, n=n)
 
 
 def _large(lesson: Lesson, draw: random.Random) -> Shape:
@@ -246,36 +214,6 @@ def _small(lesson: Lesson, draw: random.Random) -> Iterator[Shape]:
         yield Shape(steps[0] if few else m, steps[1] if few else n, k, layout=any_of(draw, lesson.shapes.layouts))
     if prod(steps) == 1 and not lesson.choices:  # otherwise they are known ones, or each needs another kernel
         yield Shape(*(size + 1 if size > 1 else SHALLOW + 1 for size in tile))
-
-
-def _with_a_new_one(
-    lesson: Lesson, made: frozenset[Any], draws: Sequence[Sequence[Shape]], draw: random.Random
-) -> list[Shape]:
-    """Return the shapes of a draw, the first in a layout drawn for it alone: of all, the one whose variant has the most
-    pairs of choices that no variant has that is ``made``."""
-    pairs = {pair for it in made for pair in combinations(it, 2)}
-
-    def new(shapes: Sequence[Shape]) -> int:
-        return len({*combinations(lesson.named_at(shapes[0]), 2)} - pairs)
-
-    orders = ((it, *(other for other in shapes if other is not it)) for shapes in draws for it in shapes)
-    found = [[replace(first, layout=any_of(draw, lesson.shapes.layouts)), *others] for first, *others in orders]
-    return max(found, key=new)
-
-
-def _in_a_variant(
-    lesson: Lesson, shape: Shape, made: frozenset[Hashable], draw: random.Random
-) -> tuple[Shape, Leading]:
-    """Return the shape in a layout, and odd leading dimensions, for which a variant that is ``made`` fits, if there are
-    such ones."""
-    found = []
-    for layout in draw.sample(lesson.shapes.layouts, len(lesson.shapes.layouts)):
-        its = replace(shape, layout=layout)
-        data = lesson.at(its).data
-        lines = data.lay_out(its.names, gap=0)
-        further = {name: 2 * int(2.0 ** (draw.random() * FURTHER)) - 1 for name in sorted(data.padded)}
-        found.append((its, tuple((name, lines[name].length // 2 * 2 + it) for name, it in further.items())))
-    return next((it for it in found if variant_of(lesson, *it) in made), found[0])
 
 
 def _beside(lesson: Lesson, draw: random.Random) -> list[Shape]:

@@ -94,11 +94,11 @@ def hidden_large(lesson: Lesson, seed: int) -> Shape:
     depth = k.whole(number) if lesson.choices and len(lesson.shapes.layouts) > 1 else k.tiles(number)
     area = LARGE / depth
     longer = area**0.5 * (SQUARE[0] + draw.random() * (SQUARE[1] - SQUARE[0]))
-    ways = HEAVY_WAYS if lesson.shapes.products > 1 else MANY_WAYS
     if dear:
-        longer = min(longer, area / ((ways + int(draw.random() * (MANY_WAYS - ways + 1))) * n.tile))
+        longer = min(longer, area / (MANY_WAYS * n.tile))
     sides = longer, area / longer
     # A step may have several block tiles, as where blocks of a cluster share.
+    ways = HEAVY_WAYS if lesson.shapes.products > 1 else MANY_WAYS
     least = (-(-ways * (size if size > 1 else it.tile) // it.tile) for it, size in zip((m, n), tile, strict=False))
     rows, cols = (it.tiles(max(few, int(side // it.tile))) for it, few, side in zip((m, n), least, sides, strict=True))
     return allowed(lesson, Shape(rows, cols, depth, layout=layout))

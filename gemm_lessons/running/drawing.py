@@ -15,7 +15,7 @@ from math import prod
 from typing import Literal, TypeVar
 
 from gemm_lessons.course import Lesson, tile_sizes
-from gemm_lessons.gemm import SIZES, Leading, Shape, TileSizes, astuple
+from gemm_lessons.gemm import SIZES, Shape, TileSizes, astuple
 
 T = TypeVar("T")
 FULL = 0.85  # of the last tile along an axis that is inside the matrix, at least: gates allow for whole ones
@@ -25,9 +25,8 @@ SHALLOW = 16  # of K, at least, where K is not split into tiles
 SHARING = 0.75  # of the runs have counted shapes that share variants of the kernel, where the others need more
 WIDEST = 1 << 20  # elements of C: a lesson with large known shapes hides one that is larger only in M or only in N
 MANY_WAYS = 5  # tiles of a large shape along M and along N, at least
-# Multiply-adds of a large shape whose K tiles blocks may divide, and up to an eighth more: 37 to 48 blocks of split_k,
-# two or three for each tile. Its deep shape has 80 or more for one tile, its far ones 384 or more.
-SHARED = 18 << 20
+# Multiply-adds of a large shape whose K tiles blocks may divide, and up to an eighth more: 84 to 96 blocks of split_k.
+SHARED = 42 << 20
 SAMPLED = 1 << 26  # multiply-adds of the blocks that are run of a far shape ...
 LONG = 4  # ... and of whole numbers so many times as many: a sum of 29 bits has K above 16,384
 # Multiply-adds per second in the simulator / those of float32, by the size of a factor's number, where it is a float.
@@ -83,10 +82,10 @@ def pace(lesson: Lesson) -> float:
     return PACE.get(element.size, 1) if element.is_float else 1
 
 
-def variant_of(lesson: Lesson, shape: Shape, leading: Leading = ()) -> Hashable:
+def variant_of(lesson: Lesson, shape: Shape) -> Hashable:
     """Return what the host chooses for a shape, as far as the reference's code names it: shapes with the same need one
     compilation of the reference, and of most kernels."""
-    return lesson.named_at(shape, leading)
+    return lesson.named_at(shape)
 
 
 def any_of(draw: random.Random, things: Sequence[T]) -> T:

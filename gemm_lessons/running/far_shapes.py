@@ -80,11 +80,6 @@ class FarTiles:
     rows: range
     cols: range
 
-    @property
-    def is_of_cube(self) -> bool:
-        """Tell whether M = N = K."""
-        return self.shape.m == self.shape.n == self.shape.k
-
 
 @lru_cache(maxsize=MEMOISED)
 def hidden_sample(lesson: Lesson, seed: int) -> FarSample | None:
@@ -206,8 +201,7 @@ def deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
 
 def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTiles, ...]:
     """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: two where
-    M = N = K, and two at a shape that is far along M, N and K, where blocks share tiles. Where a block can be
-    sampled at M = N = K, half of the runs do that instead of the first two."""
+    M = N = K, and two at a shape that is far along M, N and K, where blocks share tiles."""
     multiplies = _multiplying(lesson)
     if multiplies == len(lesson.launches) - 1 or hidden_sample(lesson, seed) is None:
         return ()
@@ -216,10 +210,7 @@ def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTiles, ...]:
     cubes = [Shape(side, side, side, layout=any_of(draw, layouts)) for side in draw.sample(CUBES, len(CUBES))]
     others = [_of_many_tiles(lesson, draw) for _ in range(TRIES)]
     shapes = (_first_affordable(lesson, cubes, multiplies), _first_affordable(lesson, others, multiplies, shared=True))
-    found = tuple(_some_tiles(lesson, shape, draw) for shape in shapes if shape is not None)
-    if draw.random() < 0.5 and any(lesson.shapes.refusal(it) is None and one_of_each(lesson, it, draw) for it in cubes):
-        return tuple(it for it in found if not it.is_of_cube)
-    return found
+    return tuple(_some_tiles(lesson, shape, draw) for shape in shapes if shape is not None)
 
 
 def _first_affordable(

@@ -31,7 +31,7 @@ from gemm_lessons.gemm import (
     fresh_seed,
 )
 from gemm_lessons.running.builder import Workshop
-from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_with_leading
+from gemm_lessons.running.checked_shapes import hidden_alike, hidden_also, hidden_checks
 from gemm_lessons.running.counted_shapes import hidden_and_counted, is_countable
 from gemm_lessons.running.far_shapes import FarSample, FarTiles, hidden_instead, hidden_sample, hidden_tiles
 from gemm_lessons.running.jobs import Kept
@@ -201,7 +201,6 @@ class RunPlan:
     tiles: tuple[FarTiles, ...] = ()
     instead: tuple[Shape, ...] = ()
     alike: Mapping[Shape, Alike] = field(default_factory=dict)
-    leading: Mapping[Shape, Leading] = field(default_factory=dict)
     stub: Stub = Stub()  # of the lesson, if it has one
 
     @classmethod
@@ -224,15 +223,13 @@ class RunPlan:
         tiles: tuple[FarTiles, ...] = ()
         instead: tuple[Shape, ...] = ()
         alike: Mapping[Shape, Alike] = {}
-        leading: Mapping[Shape, Leading] = {}
         if request.graded:
             sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
             also = hidden_also(lesson, seed) if sample else ()
             tiles = hidden_tiles(lesson, seed)
             hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
             alike = hidden_alike(lesson, seed)
-            leading = hidden_with_leading(lesson, seed)
-            secret = (*secret, *leading, *alike)
+            secret = (*secret, *hidden_checks(lesson, seed), *alike)
         device = request.device.grading() if request.graded else request.device
         if any("products_in_a_sum" in it.value.names for it in lesson.gates):
             device = device.counting_products()
@@ -250,7 +247,6 @@ class RunPlan:
             tiles=tiles,
             instead=instead,
             alike=alike,
-            leading=leading,
             stub=_stub_of(lesson),
         )
         return replace(plan, kernels=tuple(plan._line_up()))
@@ -329,7 +325,6 @@ class RunPlan:
         leading: Leading = (),
     ) -> LaunchPlan:
         """Plan one launch. Known counters use the least gaps; gates may depend on a scalar being 0."""
-        leading = leading or self.leading.get(shape, ())
         launched = lesson.at(shape, leading)
         return LaunchPlan(
             launched,

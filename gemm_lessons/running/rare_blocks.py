@@ -107,9 +107,6 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
         if not lesson.choices:
             yield from _beyond_numbers(plan, launch, code)
         edges = tuple(it for it in rare.every if it not in rare.odd)[:MOST_EDGES]
-    odd = rare.odd[:MOST_DEEP]
-    if odd and sample is not plan.sample:  # beside the far one, one of them
-        odd = (odd[plan.seed % len(odd)],)
-    for block in (*edges, *odd):
+    for block in (*edges, *rare.odd[:MOST_DEEP]):
         if block not in ran:
             yield replace(launch, sample=replace(sample, blocks=((block,),))), block not in edges

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
 from itertools import combinations, product
 from math import lcm, prod
 
@@ -39,14 +37,6 @@ def hidden_candidates(
     ``numbers`` that the kernel's code compares sizes with; or near such a number, or as many tiles. Two are equal and
     just above such a number. ``layouts``: those to draw from, else all of the lesson.
     """
-    if len(layouts) == 1 < len(lesson.shapes.layouts):  # the kernels of a run often have the same numbers
-        return tuple(replace(it, layout=layouts[0]) for it in _candidates(lesson, seed, tuple(numbers)))
-    return _candidates(lesson, seed, tuple(numbers), tuple(layouts))
-
-
-@lru_cache(maxsize=8)
-def _candidates(lesson: Lesson, seed: int, numbers: Sequence[int], layouts: Sequence[str] = ()) -> tuple[Shape, ...]:
-    """Return ``hidden_candidates``."""
     draw = random.Random(f"{lesson.name} candidates {seed}")
     steps, tile = astuple(lesson.shapes.multiple_of), astuple(tile_of(lesson.at(lesson.shapes.count)))
     limits = dict(lesson.shapes.at_most)
