@@ -10,6 +10,7 @@ and the measured speed are on the same side of 1, or both within ``SAME`` of it,
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 import textwrap
@@ -22,6 +23,7 @@ from checks.estimate.table import estimated, hidden, rewritten
 from checks.usage import help_if_asked
 from gemm_lessons.authoring.numbers import table_of
 from gemm_lessons.course.folder import Course
+from gemm_lessons.engine.estimate.launch import NotEstimated
 
 TABLES = tuple(name for name in tables() if name.startswith("slow_edits"))
 SAME = 0.02  # speeds within this of 1 count as equal to the reference
@@ -30,13 +32,14 @@ NEAR = 0.10  # largest difference of the two speeds
 
 @dataclass(frozen=True)
 class Edit:
-    """One edit at one size. Speeds are fractions of the reference's."""
+    """One edit at one size. Speeds are fractions of the reference's. ``refusal``: why there is no estimate."""
 
     lesson: str
     name: str
     size: str
     measured: float
-    estimate: float
+    estimate: float = math.nan
+    refusal: str = ""
 
     @property
     def near(self) -> bool:
@@ -56,17 +59,25 @@ def edits(table: Table, wanted: Collection[str] = ()) -> Iterator[Edit]:
     stored = json.loads((STORED / table.file).read_text())["rows"]
     rows = [{**row, "kernel": row["kernel"].removesuffix(layout), "size": f"{row['size']}{layout}"} for row in stored]
     times: dict[tuple[str, str], tuple[float, float]] = {}
+    refused: dict[tuple[str, str], tuple[float, str]] = {}
     for kernel in table.kernels():
         lesson = kernel.name.split()[0]
         if wanted and lesson not in wanted:
             continue
-        for row, found in estimated(kernel, rows):
-            times[kernel.name, row["size"]] = row["warm"]["median_us"], hidden(found).time_us
+        try:
+            for row, found in estimated(kernel, rows):
+                times[kernel.name, row["size"]] = row["warm"]["median_us"], hidden(found).time_us
+        except NotEstimated as problem:
+            for row in (it for it in rows if it["kernel"] == kernel.name):
+                refused[kernel.name, row["size"]] = row["warm"]["median_us"], str(problem)
     for (name, size), (measured, estimate) in times.items():
         lesson, _, edit = name.partition(" ")
         reference = times[lesson, size]
         if edit:
             yield Edit(lesson, edit, size, reference[0] / measured, reference[1] / estimate)
+    for (name, size), (measured, why) in refused.items():
+        lesson, _, edit = name.partition(" ")
+        yield Edit(lesson, edit, size, times[lesson, size][0] / measured, refusal=why)
 
 
 def page_table(found: Sequence[Edit]) -> str:
@@ -74,8 +85,9 @@ def page_table(found: Sequence[Edit]) -> str:
     groups = {name: [it for it in found if it.lesson == name] for name in dict.fromkeys(it.lesson for it in found)}
     rows = []
     for name, group in {**groups, "all": list(found)}.items():
-        off = [100 * abs(it.measured - it.estimate) for it in group]
-        worst = max(group, key=lambda it: abs(it.measured - it.estimate))
+        judged = [it for it in group if not it.refusal]
+        off = [100 * abs(it.measured - it.estimate) for it in judged]
+        worst = max(judged, key=lambda it: abs(it.measured - it.estimate))
         speeds = "" if name == "all" else f"{worst.name}: {worst.measured:.0%}, estimated {worst.estimate:.0%}"
         told = f"{sum(it.told for it in group)} of {len(group)}"
         rows.append([name, told, f"{statistics.median(off):.1f}", f"{max(off):.0f}", speeds])
@@ -84,16 +96,18 @@ def page_table(found: Sequence[Edit]) -> str:
 
 def judged(found: Sequence[Edit]) -> str:
     """What the edits have that are not told."""
-    missed = [it for it in found if not it.told]
+    refused = [it for it in found if it.refusal]
+    missed = [it for it in found if not (it.told or it.refusal)]
     side = [it for it in missed if it.near]
     level = [it for it in side if abs(it.measured - 1) <= SAME]
-    others, told = len(found) - len(level), len(found) - len(missed)
+    others, told = len(found) - len(level), sum(it.told for it in found)
     text = (
         f"Of the {len(missed)} that it does not tell, {len(missed) - len(side)} are more than ten points apart, and "
         f"{len(side)} are nearer but on different sides of 1. In {len(level)} of these, the measured speed is within "
         f"2% of 1, as far as two runs of one measurement differ; without them, the estimate tells {told} of {others} "
         f"({told / others:.0%})."
     )
+    text += "".join(f" {it.lesson} {it.name} is not estimated: {it.refusal}." for it in refused)
     return "\n" + "\n".join(textwrap.wrap(text, 118)) + "\n"
 
 
@@ -114,7 +128,7 @@ def main() -> None:
         return
     for it in found:
         print(f"{it.lesson:16}{it.name:44}{it.measured:8.1%}{it.estimate:8.1%}  {'' if it.told else '<-'}")
-    off = [abs(it.measured - it.estimate) for it in found]
+    off = [abs(it.measured - it.estimate) for it in found if not it.refusal]
     print(
         f"{sum(it.told for it in found)} of {len(found)} told; points between the two speeds: "
         f"{100 * statistics.median(off):.1f} in the median, {100 * max(off):.0f} at most{judged(found)}"

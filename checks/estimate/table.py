@@ -38,6 +38,7 @@ from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.engine.compiler.compile import disassemble_ahead
 from gemm_lessons.engine.estimate.chip import LAUNCH_US
+from gemm_lessons.engine.estimate.launch import NotEstimated
 from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.gemm.shapes import Shape
@@ -176,13 +177,14 @@ def splits() -> Iterator[Compared]:
 def of_several_launches(
     kernel: Kernel, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-    """The same for a lesson with tensor maps or several launches."""
+    """The same for a lesson with tensor maps or several launches. Raise ``NotEstimated``, with the reason."""
     for row in rows:
         shape = shape_of(str(row["size"]))
         [chosen] = kernel.chosen([shape])
         launches = [replace(chosen, lesson=one).compiled() for one in by_launch(chosen.lesson)]
         estimator = estimator_of(chosen.lesson, launches, GPUS["h200"], shape)
-        assert isinstance(estimator, Estimator), f"{kernel.name}: {estimator}"
+        if not isinstance(estimator, Estimator):
+            raise NotEstimated(estimator)
         yield row, estimator.at(shape, GPUS["h200"])
 
 
