@@ -85,9 +85,9 @@ def page_table(found: Sequence[Edit]) -> str:
     groups = {name: [it for it in found if it.lesson == name] for name in dict.fromkeys(it.lesson for it in found)}
     rows = []
     for name, group in {**groups, "all": list(found)}.items():
-        judged = [it for it in group if not it.refusal]
-        off = [100 * abs(it.measured - it.estimate) for it in judged]
-        worst = max(judged, key=lambda it: abs(it.measured - it.estimate))
+        known = [it for it in group if not it.refusal]
+        off = [100 * abs(it.measured - it.estimate) for it in known]
+        worst = max(known, key=lambda it: abs(it.measured - it.estimate))
         speeds = "" if name == "all" else f"{worst.name}: {worst.measured:.0%}, estimated {worst.estimate:.0%}"
         told = f"{sum(it.told for it in group)} of {len(group)}"
         rows.append([name, told, f"{statistics.median(off):.1f}", f"{max(off):.0f}", speeds])

@@ -49,8 +49,8 @@ Written by `python -m checks.foreign.hopper LAUNCHES.toml RESULTS.json --write`,
 Sources are as published at the commits below, compiled for sm_90a. error: of the answer beside NumPy's in float64,
 relative, in the Frobenius norm; the rounding of C in bfloat16 alone is 0.0017, in halves 0.0002. answer of an H200: bit
 by bit. Those of attention differ in last places (43 of 98,304 elements of the first): `ex2.approx` is within two units
-of the last place here. findings: all but notes. counters: of those that `checks.counters.readings` compares, beside
-Nsight Compute's; marked are those that a run says may differ."""
+of the last place here. findings: all but notes, with file and line. counters: of those that
+`checks.counters.readings` compares, beside Nsight Compute's; marked are those that a run says may differ."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,11 @@ def row_of(name: str, row: Mapping[str, Any], measured: Mapping[str, Any]) -> st
         counted = f"{len(row['counters']) - len(other)} of {len(row['counters'])} equal" if theirs else "not measured"
         for word, names in (("marked", other & set(row["inexact"])), ("not marked", other - set(row["inexact"]))):
             counted += f"; {word}: {', '.join(sorted(SHORT[it].replace('_', ' ') for it in names))}" if names else ""
+        findings = "; ".join(dict.fromkeys(row["findings"])) or "none"
         bits = measured.get("failed", "not measured")
         if "equal" in measured:
             bits = "equal" if measured["equal"] else "different"
-        cells = [row["shape"], f"{row['error']:.1g}", bits, "; ".join(row["findings"]) or "none", counted]
+        cells = [row["shape"], f"{row['error']:.2g}", bits, findings, counted]
     return f"| {' | '.join([*name.split(': ', 1), *cells])} |"
 
 
