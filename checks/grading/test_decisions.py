@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,19 @@ def test_excel_s_own_forms_are_read(tmp_path: Path) -> None:
 def test_points_for_a_missing_lesson_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_class(make_console(), decided(tmp_path, "bo,03,4,,by mail"), [])
     assert "d decided" in capsys.readouterr().out
+
+
+def test_names_stand_whole_beside_28_lessons_on_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tuple(replace(row, grades=row.grades * 14) for row in BOOK.rows)
+    lessons = tuple(f"{number:02}_any" for number in range(28))
+    book = replace(BOOK, grading=replace(BOOK.grading, lessons=lessons), rows=rows, out_of=(10.0,) * 28)
+    console = make_console()
+    console.width = 80
+    show_class(console, book, [])
+    printed = capsys.readouterr().out
+    assert "ana " in printed
+    assert "0123456789012345678901234567" in printed
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_the_template_decides_nothing_and_is_written_once(tmp_path: Path) -> None:

@@ -109,7 +109,8 @@ def show_class(console: Console, book: Gradebook, written: Sequence[str]) -> Non
     if listed:
         title = "Students" if len(listed) == len(rows) else "Students whose grades need a look"
         console.print(Text(title, style="bold"))
-        console.print(_students(book, listed[:ALL_ROWS]))
+        wide = _students(book, listed[:ALL_ROWS])
+        console.print(wide if fits(console, wide) else _students(book, listed[:ALL_ROWS], short=True))
         if len(listed) > ALL_ROWS:
             console.print(Text(f"and {len(listed) - ALL_ROWS} more, in grades.csv", style="quiet"))
     used = {_mark(grade) for row in rows for grade in row.grades}
@@ -166,16 +167,19 @@ def _distribution(book: Gradebook) -> Table:
     return table
 
 
-def _students(book: Gradebook, rows: Sequence[GradebookRow]) -> Table:
+def _students(book: Gradebook, rows: Sequence[GradebookRow], short: bool = False) -> Table:
+    """Return each student's marks, one a lesson; ``short``: without blanks, under the digits of the numbers."""
     table = headed_table()
+    numbers = [lesson[:2] for lesson in book.lessons]
     table.add_column("student", no_wrap=True, max_width=LONGEST_NAME, overflow="ellipsis")
     table.add_column("points", justify="right", no_wrap=True)
-    table.add_column(" ".join(lesson[:2] for lesson in book.lessons), no_wrap=True)
+    header = "\n".join("".join(digits) for digits in zip(*numbers, strict=True)) if short else " ".join(numbers)
+    table.add_column(header, no_wrap=True, vertical="bottom")
     for row in rows:
         marks = Text()
         for grade in row.grades:
             mark, style, _ = MARKS[_outcome(grade)]
-            marks.append(f"{mark:<3}", style=style)
+            marks.append(mark if short else f"{mark:<3}", style=style)
         table.add_row(one_line(row.student.id), amount(row.points), marks)
     return table
 
