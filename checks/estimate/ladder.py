@@ -119,7 +119,6 @@ class Step:
     def profile(self, size: int, gpu: GpuSpec) -> Profile:
         """The profile that the estimate is computed from, as for a lesson's kernel."""
         from gemm_lessons.engine.hardware.occupancy import occupancy_of
-        from gemm_lessons.engine.simulator import Simulator
         from gemm_lessons.gemm.profile import Movement, Subject, profile_of
 
         resident = occupancy_of(self.compiled.resources, self.threads, self.shared, gpu).blocks_per_sm
@@ -134,7 +133,6 @@ class Step:
         )
         subject = Subject(
             self.compiled,
-            lambda: Simulator().kernel(self.compiled),
             self.grid,
             self.arguments,
             tile,

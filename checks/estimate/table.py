@@ -41,8 +41,9 @@ from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.estimate.launch import NotEstimated
 from gemm_lessons.engine.hardware.occupancy import occupancy_of
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
+from gemm_lessons.gemm.profile import profile_of
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.gemm.time_model import Estimate, Estimator, estimate_at, profile_of
+from gemm_lessons.gemm.time_model import Estimate, Estimator, estimate_at
 from gemm_lessons.running.estimating import estimator_of, subject_of
 
 ROOT = Path(__file__).parents[2]

@@ -17,16 +17,17 @@ from gemm_lessons.course.lesson import tile_sizes
 from gemm_lessons.devices.device import BuildTarget
 from gemm_lessons.engine.compiler import cache as compile_cache
 from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.estimate import profile as loop_profile
 from gemm_lessons.engine.estimate import timeline
 from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
 from gemm_lessons.engine.hardware.sheets import GPUS, GpuSpec, buildable, pipes_of
 from gemm_lessons.engine.ptx.records import Kernel
 from gemm_lessons.engine.records.launch import Grid
-from gemm_lessons.engine.sass import trace as machine_code
-from gemm_lessons.engine.sass.trace import Trace, Traffic
-from gemm_lessons.gemm.profile import PLAIN, Movement, longer, profile_of, traced_shape
+from gemm_lessons.engine.sass import trace as trace_module
+from gemm_lessons.engine.sass.trace import Trace, Traceable, Traffic
+from gemm_lessons.gemm.profile import PLAIN, Movement, Profile, Subject, longer, profile_of, traced_shape
 from gemm_lessons.gemm.shapes import Shape, TileSizes
-from gemm_lessons.gemm.time_model import Estimate, Estimator, Profile, Subject, estimate_at, in_a_row, left_in_l2
+from gemm_lessons.gemm.time_model import Estimate, Estimator, estimate_at, in_a_row, left_in_l2
 from gemm_lessons.judging.verdict import CompileFailed
 from gemm_lessons.running.builder import Builder
 from gemm_lessons.running.estimating import estimator_of, movement_of, sharing_of, subject_of
@@ -216,13 +217,13 @@ def test_the_same_code_in_another_folder_is_traced_once(tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     lesson = any_course().lesson("naive")
     traced: list[str] = []
-    traceable = machine_code.traceable
+    traceable = trace_module.traceable
 
-    def counted(compiled: Compiled, kernel: Kernel) -> machine_code.Traceable:
+    def counted(compiled: Compiled, kernel: Kernel) -> Traceable:
         traced.append(compiled.path)
         return traceable(compiled, kernel)
 
-    monkeypatch.setattr(machine_code, "traceable", counted)
+    monkeypatch.setattr(loop_profile, "traceable", counted)
     times = []
     for path in (str(lesson.solution_path), str(tmp_path / "kernel.cu")):
         compiled = must_compile(
@@ -244,7 +245,7 @@ def test_the_same_code_in_another_folder_is_traced_once(tmp_path: Path, monkeypa
 )
 def test_what_is_traced(name: str, blocks: int, shape: tuple[int, int, int]) -> None:
     lesson = any_course().lesson(name)
-    subject = Subject(Mock(), Mock(), lambda shape: lesson.grids(shape)[0], Mock(), tile_sizes(lesson), lesson.shapes)
+    subject = Subject(Mock(), lambda shape: lesson.grids(shape)[0], Mock(), tile_sizes(lesson), lesson.shapes)
     assert traced_shape(subject, blocks) == Shape(*shape)
     without = traced_shape(replace(subject, tile=TileSizes()), blocks)
     assert lesson.grids(without)[0].blocks >= blocks
@@ -256,7 +257,7 @@ def test_what_is_traced_of_a_grid_that_knows_one_size_of_c(size: str, shape: tup
     """The grid of a launch that transposes A does not depend on N: a search for eight of its blocks never ended."""
     lesson = any_course().lesson("block_tile")
     subject = Subject(
-        Mock(), Mock(), lambda at: Mock(blocks=at.names[size.upper()] // 32), Mock(), tile_sizes(lesson), lesson.shapes
+        Mock(), lambda at: Mock(blocks=at.names[size.upper()] // 32), Mock(), tile_sizes(lesson), lesson.shapes
     )
     assert traced_shape(subject, 8) == Shape(*shape)
 
@@ -291,7 +292,7 @@ def test_l2_holds_the_matrices_of_one_product_at_a_time() -> None:
     products = replace(PLAIN, planes=8, left=1, right=1, target=1)
 
     def dram(traffic: Movement, along_z: int) -> float:
-        of = Profile(profile(ffma(1))._tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=traffic)
+        of = Profile(profile(ffma(1)).tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=traffic)
         return estimate_at(of, square, (32, 32, along_z), H200).parts["dram"]
 
     assert dram(products, 8) == pytest.approx(bytes_ / H200.dram_bytes_per_s * 1e6)
@@ -315,7 +316,7 @@ def test_a_launch_finds_in_l2_what_the_one_before_left(size: float, between: flo
 
 def test_what_is_left_in_l2_is_not_read_from_dram() -> None:
     moved = moving({"P": 8e6}, {"C": 8e6}, tiled=False)
-    of = Profile(profile(ffma(1))._tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=moved)
+    of = Profile(profile(ffma(1)).tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=moved)
     alone, after = (estimate_at(of, SMALL, (64, 1, 1), H200, left=left).parts["dram"] for left in (0.0, 8e6))
     assert after == pytest.approx(alone / 2)
     second = Estimator((of, of), lambda _: [Grid((64, 1, 1), (256, 1, 1))] * 2).at(SMALL, H200)
@@ -363,7 +364,7 @@ def test_what_is_traced_where_blocks_share_out_the_k_tiles() -> None:
         assert {sharing_of(lesson, number, shape) for number in (0, 1)} == {(shape, sharers)}
         grid = lesson.grids(shape)[0]
         subject = Subject(
-            Mock(), Mock(), Mock(return_value=grid), Mock(), tile_sizes(lesson), lesson.shapes, sharing=(shape, sharers)
+            Mock(), Mock(return_value=grid), Mock(), tile_sizes(lesson), lesson.shapes, sharing=(shape, sharers)
         )
         assert traced_shape(subject, 3) == replace(shape, k=k)
 

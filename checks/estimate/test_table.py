@@ -24,13 +24,13 @@ from checks.estimate.table import Compared
 from checks.estimate.texts import PAGE
 from checks.readings.estimate import boxes
 from checks.readings.estimate.boxes import Probe
+from gemm_lessons.engine.estimate.profile import GPC
 from gemm_lessons.engine.estimate.recording import record
 from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.hardware.sheets import GPUS
 from gemm_lessons.engine.records.launch import Argument, Buffer, Grid, Scalar, TensorMap
 from gemm_lessons.engine.sass.trace import traceable
 from gemm_lessons.engine.simulator import Simulator
-from gemm_lessons.gemm.profile import GPC
 
 pytestmark = pytest.mark.slow
 

@@ -15,12 +15,12 @@ from checks.readings import FOLDER
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.estimate.chip import BETWEEN_US, LAST_US
 from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
+from gemm_lessons.engine.estimate.profile import GPC
 from gemm_lessons.engine.estimate.timeline import MainLoop, Multiprocessor, play, play_apart, run
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
 from gemm_lessons.engine.sass.operands import Uncountable, decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
 from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, box_of, controls
-from gemm_lessons.gemm.profile import GPC
 
 H200 = GPUS["h200"]
 HOPPER = pipes_of(H200)

@@ -18,7 +18,7 @@ from gemm_lessons.course import Course, Lesson, read_source
 from gemm_lessons.devices import Device, Entrant, Gpu, Measurement, Timed, reasons
 from gemm_lessons.engine import GpuSpec, KitError, UnsupportedKernel
 from gemm_lessons.engine.records import dataclass
-from gemm_lessons.gemm import Estimator, Shape, Work
+from gemm_lessons.gemm import Estimator, Shape
 from gemm_lessons.judging import CompileFailed, Passed
 from gemm_lessons.running import estimator_of, steps_of
 
@@ -272,7 +272,7 @@ def flop_per_byte(estimator: Estimator, shape: Shape) -> float | None:
     """Return operations / bytes of the kernels' wavefronts on the path to shared memory and L1."""
     moved, operations = 0.0, 0
     for profile, grid in zip(estimator.profiles, estimator.grids_at(shape), strict=True):
-        work: Work = profile.work(shape.k)
+        work = profile.work(shape.k)
         moved += grid.blocks * WAVEFRONT_BYTES * (work.shared_wavefronts + work.global_lines)
         operations += profile.traffic.operations(shape)
     return operations / moved if moved else None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gemm_lessons.gemm.problem import (
         DEFAULTS, EPILOGUE, GUARD_BYTE, GUARD_BYTES, Guarded, Problem, Trial, fresh_seed, unit,
     )  # fmt: skip
-    from gemm_lessons.gemm.profile import Movement, Subject, Work, tiles_of
+    from gemm_lessons.gemm.profile import Movement, Subject, tiles_of
     from gemm_lessons.gemm.rounding import DIVISION_ROUNDINGS, FUNCTION_ROUNDINGS
     from gemm_lessons.gemm.shapes import Shape, ShapeError, Shapes, Tile, TileSizes, astuple, transposed
     from gemm_lessons.gemm.tile_model import OTHER_REGISTERS, TileModel, tile_model_of

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from gemm_lessons.engine import GpuSpec
@@ -46,34 +45,18 @@ from gemm_lessons.engine.estimate import (
     LAUNCH_US,
     NEXT_US,
     Cause,
-    Clocked,
     LineShare,
-    Load,
-    at_pace,
+    at_power_limit,
     at_work,
     dram_rate,
     limiter_of,
-    lines_of,
     missed_by_l2,
-    shares,
-    slowed,
+    unknown_units,
 )
 from gemm_lessons.engine.hardware import occupancy_of, pipes_of
 from gemm_lessons.engine.records import Grid, dataclass
-from gemm_lessons.gemm.profile import Movement, Profile, Subject, Work, profile_of
+from gemm_lessons.gemm.profile import Movement, Profile, Subject, profile_of
 from gemm_lessons.gemm.shapes import Shape
-
-__all__ = [
-    "Estimate",
-    "Estimator",
-    "Movement",
-    "Profile",
-    "Subject",
-    "Work",
-    "estimate_at",
-    "estimator_for",
-    "profile_of",
-]
 
 L2_SHARE = 0.8  # usable fraction of the L2 cache for operands
 # How fast blocks drift apart the more DRAM is busy: the line through what Nsight Compute counted for steps 2 to 4 of
@@ -154,39 +137,30 @@ def estimate_at(
     parts, busiest = units(gpu)
     if work.grouped and gpu.power is not None:
         count = math.prod(tiled) if profile.staying else blocks
-        clocked = Clocked(parts, units(slowed(gpu))[0], gpu.clock_hz)
-        load = Load(
-            clocked.working,
+        parts, pace = at_power_limit(
+            parts,
+            lambda it: units(it)[0],
+            gpu,
             count * work.grouped * pipes_of(gpu).grouped,
             count * work.global_bytes,
             lambda busy: _drifting_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes, busy) - left,
-            on_end,
+            on_end=on_end,
         )
-        return replace(_under_power(load, clocked, busiest, shape, profile, gpu), balance=balance)
-    l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
-    parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
-    if profile.traffic.tiled:
-        moved, rate = _dram_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes), gpu.dram_bytes_per_s
+        time_us, clock_ghz, watts = LAUNCH_US + pace.seconds * 1e6, pace.clock_hz / 1e9, pace.watts
     else:
-        in_flight = min(1.0, resident * sms / blocks)
-        moved, rate = _untiled_dram(profile.traffic, shape, blocks * work.again, in_flight, gpu)
-    parts["dram"] = (moved - left) / (rate / 1e6)
+        l2_bytes = _l2_bytes(profile, blocks * turns * work.global_bytes, shape, tiled)
+        parts["l2"] = max(parts["l2"], l2_bytes / (gpu.l2_bytes_per_s / 1e6))
+        if profile.traffic.tiled:
+            moved, rate = _dram_bytes(profile, shape, tiled, resident * sms, gpu.l2_bytes), gpu.dram_bytes_per_s
+        else:
+            in_flight = min(1.0, resident * sms / blocks)
+            moved, rate = _untiled_dram(profile.traffic, shape, blocks * work.again, in_flight, gpu)
+        parts["dram"] = (moved - left) / (rate / 1e6)
+        time_us, clock_ghz, watts = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"]), 0.0, 0.0
     parts["launch"] = LAUNCH_US
-    time_us = LAUNCH_US + max(parts["latency"], parts["l2"], parts["dram"])
     gflops = profile.traffic.operations(shape) / time_us / 1e3
-    return Estimate(
-        gpu.name, shape, time_us, gflops, limiter_of(parts, busiest), parts, basis=gpu.basis, balance=balance
-    )
-
-
-def _under_power(load: Load, parts: Clocked, busiest: str, shape: Shape, profile: Profile, gpu: GpuSpec) -> Estimate:
-    """Return the time at the clock that the chip's power allows."""
-    scaled, pace = at_pace(parts, load, gpu)
-    scaled["launch"] = LAUNCH_US
-    time_us = LAUNCH_US + pace.seconds * 1e6
-    gflops = profile.traffic.operations(shape) / time_us / 1e3
-    limiter = limiter_of(scaled, busiest)
-    return Estimate(gpu.name, shape, time_us, gflops, limiter, scaled, pace.clock_hz / 1e9, pace.watts, gpu.basis)
+    limiter = limiter_of(parts, busiest)
+    return Estimate(gpu.name, shape, time_us, gflops, limiter, parts, clock_ghz, watts, gpu.basis, balance)
 
 
 @dataclass(frozen=True)
@@ -208,22 +182,16 @@ class Estimator:
 
     def lines_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, tuple[LineShare, ...]]:
         """Return the lines of each cause in the longest launch."""
-        from gemm_lessons.engine.estimate import record
-
         launches = zip(self.profiles, self.grids_at(shape), strict=True)
         profile, _ = max(launches, key=lambda it: estimate_at(it[0], shape, it[1].grid, gpu).time_us)
-        _, trace = profile.traces[1]
-        return lines_of(trace, record(trace, profile.blocks_per_sm, gpu))
+        return profile.lines(gpu)
 
     def shares_at(self, shape: Shape, gpu: GpuSpec) -> dict[Cause, float]:
         """Return the microseconds of each cause in the time of all launches, which they add up to."""
         found: dict[Cause, float] = dict.fromkeys(CAUSES, 0.0)
         for profile, at in zip(self.profiles, self._launches_at(shape, gpu), strict=True):
-            work = profile.work(shape.k)
-            heats = work.products > 0 or work.grouped > 0
             far = not _in_l2(profile, shape, gpu.l2_bytes)
-            spills = profile.traces[1][1].uses_local_memory
-            for cause, time_us in shares(at, gpu, at(gpu).balance, heats=heats, far=far, spills=spills).items():
+            for cause, time_us in profile.shares(at, gpu, shape.k, at(gpu).balance, far=far).items():
                 found[cause] += time_us
         found["launch"] += self.at(shape, gpu).time_us - sum(found.values())  # those that follow another take less
         return found
@@ -233,7 +201,6 @@ def estimator_for(
     subjects: Sequence[Subject], grids_at: Callable[[Shape], Sequence[Grid]], gpu: GpuSpec
 ) -> Estimator | str:
     """Return estimates of consecutive launches, one subject each; or why there are none on ``gpu``."""
-    from gemm_lessons.engine.estimate import unknown_units
     from gemm_lessons.engine.sass import Uncountable
 
     unknown: set[str] = set().union(*(unknown_units(it.compiled.sass, gpu) for it in subjects))

@@ -6,12 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.course import Lesson, tile_sizes
 from gemm_lessons.devices import ranges, stage
-from gemm_lessons.engine import Simulator
 from gemm_lessons.engine.records import Argument
 from gemm_lessons.gemm import (
     HELD,
@@ -92,7 +91,6 @@ def subject_of(lesson: Lesson, compiled: Compiled, number: int = 0, timed: Shape
     staying = sharing is not None and not _shares(lesson, number, compiled, tile, movement.planes)
     return Subject(
         compiled,
-        partial(Simulator().kernel, compiled),
         lambda shape: lesson.grids(shape)[number],
         arguments,
         tile,

@@ -9,6 +9,7 @@
 - ``timeline``: simulation of one multiprocessor; ``recording``: the same, recorded; ``phases``: its mbarriers
 - ``items``: traced instructions with unit and duration; ``fetching``: their code, and the instruction cache
 - ``causes``: an estimated time shared out over causes
+- ``profile``: a launch at any depth K, from traces at two
 """
 
 from typing import TYPE_CHECKING
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING
 from gemm_lessons.engine.records import on_first_use
 
 if TYPE_CHECKING:
-    from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare, lines_of, shares
+    from gemm_lessons.engine.estimate.causes import CAUSES, Cause, LineShare
     from gemm_lessons.engine.estimate.chip import (
-        HEATING, LAST_US, LAUNCH_US, NEXT_US, Clocked, Load, at_pace, at_work, limiter_of, slowed,
+        LAST_US, LAUNCH_US, NEXT_US, at_power_limit, at_work, limiter_of,
     )  # fmt: skip
-    from gemm_lessons.engine.estimate.items import BOX, grouped_columns, unknown_units
+    from gemm_lessons.engine.estimate.items import unknown_units
+    from gemm_lessons.engine.estimate.profile import TILES, CopiedBoxes, LoopProfile, TracedKernel, Traces
     from gemm_lessons.engine.estimate.recording import Recording, record
-    from gemm_lessons.engine.estimate.timeline import Played, play, play_apart, uneven
     from gemm_lessons.engine.estimate.traffic import dram_rate, missed_by_l2
 else:
     __getattr__ = on_first_use(__name__)

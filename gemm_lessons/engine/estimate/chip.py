@@ -91,11 +91,6 @@ def paced(load: Load, gpu: GpuSpec) -> Pace:
     return _at(load, gpu, low)
 
 
-def slowed(gpu: GpuSpec) -> GpuSpec:
-    """Return the sheet with the lower of the two clocks."""
-    return replace(gpu, clock_hz=SLOW * gpu.clock_hz)
-
-
 @dataclass(frozen=True)
 class Clocked:
     """Microseconds of each unit at any clock, from those at ``clock_hz`` and ``SLOW`` of it."""
@@ -117,10 +112,22 @@ class Clocked:
         return self.at(clock_hz)["latency"] / 1e6
 
 
-def at_pace(parts: Clocked, load: Load, gpu: GpuSpec) -> tuple[dict[str, float], Pace]:
-    """Return ``parts`` at the clock that the power of ``gpu`` allows."""
-    pace = paced(load, gpu)
-    return parts.at(pace.clock_hz) | {"dram": pace.dram_bytes / (gpu.dram_bytes_per_s / 1e6)}, pace
+def at_power_limit(
+    parts: Mapping[str, float],
+    units: Callable[[GpuSpec], Mapping[str, float]],
+    gpu: GpuSpec,
+    tensor_clocks: float,
+    l2_bytes: float,
+    dram_bytes: Callable[[float], float],
+    *,
+    on_end: bool = False,
+) -> tuple[dict[str, float], Pace]:
+    """Return ``parts``, microseconds of each unit, at the clock that the power of ``gpu`` allows. ``units`` returns
+    them on any GPU. For the other arguments, see ``Load``."""
+    slower = replace(gpu, clock_hz=SLOW * gpu.clock_hz)
+    clocked = Clocked(parts, units(slower), gpu.clock_hz)
+    pace = paced(Load(clocked.working, tensor_clocks, l2_bytes, dram_bytes, on_end), gpu)
+    return clocked.at(pace.clock_hz) | {"dram": pace.dram_bytes / (gpu.dram_bytes_per_s / 1e6)}, pace
 
 
 def _at(load: Load, gpu: GpuSpec, clock_hz: float) -> Pace:

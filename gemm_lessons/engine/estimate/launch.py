@@ -30,12 +30,9 @@ from gemm_lessons.engine.estimate.chip import (
     HEATING,
     LAST_US,
     LAUNCH_US,
-    Clocked,
-    Load,
-    at_pace,
+    at_power_limit,
     at_work,
     limiter_of,
-    slowed,
 )
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.recording import Recording, record
@@ -248,8 +245,7 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
     if gpu.power is not None and grouped_columns(trace):
         columns = sampled.whole(grouped_columns)
         products = columns * grid.blocks * pipes_of(gpu).grouped
-        clocked = Clocked(parts, units(slowed(gpu))[0], gpu.clock_hz)
-        parts, pace = at_pace(clocked, Load(clocked.working, products, moved.l2, lambda _: moved.dram), gpu)
+        parts, pace = at_power_limit(parts, lambda it: units(it)[0], gpu, products, moved.l2, lambda _: moved.dram)
         time_us = pace.seconds * 1e6
     else:
         parts["l2"] = max(parts["l2"], moved.l2 / (gpu.l2_bytes_per_s / 1e6))

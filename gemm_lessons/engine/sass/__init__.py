@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from gemm_lessons.engine.sass.inner_loop import BANK, OTHER, THREE, reads
     from gemm_lessons.engine.sass.moved_loads import count_moved_loads
-    from gemm_lessons.engine.sass.trace import ParsedKernel, Trace, Traffic, blocks_of_cluster, traceable
     from gemm_lessons.engine.sass.operands import Uncountable
+    from gemm_lessons.engine.sass.trace import Trace
 else:
     __getattr__ = on_first_use(__name__)
 
