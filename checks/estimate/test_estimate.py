@@ -106,7 +106,7 @@ def test_one_play_serves_small_launches_full_waves_and_their_overlap(monkeypatch
         return play(of, *given, **also)
 
     play = timeline.play
-    monkeypatch.setattr(timeline, "play", counted)
+    monkeypatch.setattr(loop_profile, "play", counted)
     for blocks, plays in ((1, 3), (2, 5), (8, 5)):
         made.clear()
         of = profile(ffma(64), blocks=blocks)

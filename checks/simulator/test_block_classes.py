@@ -7,7 +7,7 @@ import pytest
 
 from checks.compiling import must_compile
 from checks.simulator.conftest import PLAIN_ARCH, Run
-from gemm_lessons.engine.compiler.compile import Compiled
+from gemm_lessons.engine.machine.block_classes import CodeDecisions
 from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
 from gemm_lessons.engine.records.results import RareBlocks
 from gemm_lessons.engine.simulator import Simulator
@@ -60,16 +60,16 @@ EDGES = {
 }
 
 
-def compiled(body: str) -> Compiled:
-    """The kernel, without machine code."""
-    return must_compile(HEAD.replace("BODY", body), arch=PLAIN_ARCH, assembled=False)
+def decisions(body: str) -> CodeDecisions:
+    """Those in the code of a kernel, which needs no machine code."""
+    return Simulator().decisions(must_compile(HEAD.replace("BODY", body), arch=PLAIN_ARCH, assembled=False))
 
 
 def rare(body: str, seed: int = 1) -> RareBlocks:
     """The blocks that the analysis of the code finds."""
     a, c = np.zeros(4096, np.float32), np.zeros(GRID[0] * GRID[1] * THREADS, np.int32)
     arguments = (Buffer("a", a), Buffer("c", c, output=True), Scalar("n", np.int32(N)))
-    return Simulator().rare_blocks(compiled(body), Grid(GRID, (THREADS, 1, 1)), arguments, seed)
+    return decisions(body).rare_blocks(Grid(GRID, (THREADS, 1, 1)), arguments, seed)
 
 
 def stored(run: Run, body: str) -> list[bytes]:
@@ -127,39 +127,39 @@ BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the 
 
 @pytest.mark.parametrize("condition", BY_SIZES)
 def test_sizes_that_decide_something_new(condition: str) -> None:
-    code = compiled(f"if ({condition}) value = 1;")
-    assert Simulator().rare_sizes(code, {2: SIZES}, known=SIZES_SEEN) == BY_SIZES[condition]
+    code = decisions(f"if ({condition}) value = 1;")
+    assert code.rare_sizes({2: SIZES}, known=SIZES_SEEN) == BY_SIZES[condition]
 
 
 def test_numbers_from_which_comparisons_of_sizes_are_computed() -> None:
-    code = compiled("if (n % 37 > 30 || (n & 255) == 77 || n / 11 == 5) value = 1;")
-    found = set(Simulator().numbers_compared(code))
+    code = decisions("if (n % 37 > 30 || (n & 255) == 77 || n / 11 == 5) value = 1;")
+    found = set(code.numbers_compared())
     assert {37, 256, 77, 30} <= found
     assert found & {11, 55}, "the divisor, or the product that the compiler compares with"
-    assert Simulator().numbers_compared(compiled("if (bx % 37 > 30) value = 1;")) == ()
+    assert decisions("if (bx % 37 > 30) value = 1;").numbers_compared() == ()
 
 
 def test_sizes_through_shared_memory() -> None:
-    code = compiled("__shared__ int here; here = n; __syncthreads(); if (here == 97) value = 1;")
-    assert Simulator().rare_sizes(code, {2: SIZES}, known=SIZES_SEEN) == (6,)
-    assert 97 in Simulator().numbers_compared(code)
+    code = decisions("__shared__ int here; here = n; __syncthreads(); if (here == 97) value = 1;")
+    assert code.rare_sizes({2: SIZES}, known=SIZES_SEEN) == (6,)
+    assert 97 in code.numbers_compared()
 
 
 def test_sizes_looked_up_in_a_table() -> None:
-    code = compiled("value = table[n & 3];")  # 5 for 2 alone; of the sizes seen, none leaves 2
+    code = decisions("value = table[n & 3];")  # 5 for 2 alone; of the sizes seen, none leaves 2
     sizes = [3, 17, 40, 64, 2000, 1001, 98, 40, 24]
-    assert Simulator().rare_sizes(code, {2: sizes}, known=SIZES_SEEN) == (6,)
-    assert 2 in Simulator().numbers_compared(code)
+    assert code.rare_sizes({2: sizes}, known=SIZES_SEEN) == (6,)
+    assert 2 in code.numbers_compared()
 
 
 def test_the_number_of_blocks_is_a_size() -> None:
-    code = compiled("if (gridDim.x == 7 && n > 50) value = 1;")
-    assert Simulator().reads_grid(code)
+    code = decisions("if (gridDim.x == 7 && n > 50) value = 1;")
+    assert code.reads_grid
     grids = [Grid((x, 1, 1), (THREADS, 1, 1)) for x in (3, 7, 5, 7, 9)]
     sizes = {2: [60, 40, 60, 60, 60]}
-    assert Simulator().rare_sizes(code, sizes, grids, known=3) == (3,)
-    assert Simulator().rare_sizes(code, sizes, grids, known=4) == ()
-    assert Simulator().rare_sizes(code, sizes, grids, known=3, allowed=lambda number: number > 3) == ()
+    assert code.rare_sizes(sizes, grids, known=3) == (3,)
+    assert code.rare_sizes(sizes, grids, known=4) == ()
+    assert code.rare_sizes(sizes, grids, known=3, allowed=lambda number: number > 3) == ()
 
 
 def test_the_seed_chooses_a_block_of_a_class() -> None:

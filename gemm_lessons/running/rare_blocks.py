@@ -1,6 +1,6 @@
 """Choose more blocks of a far shape to run: those for which decisions in the kernel's code have rare outcomes.
 
-    launch to sample --Simulator.rare_blocks--> the same launch with a block of each rare class, and a shallow one
+    launch to sample --CodeDecisions.rare_blocks--> the same launch with a block of each rare class, and a shallow one
 
 A kernel that is wrong in one block of 100,000, or uses another method there, must test its block index. So the classes
 of blocks follow from its code. One block of each class is run at a shape of few K tiles, which takes little time. The
@@ -39,7 +39,7 @@ def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, code: Compiled) -> Iterat
     work, it has a K tile more than the number, and is not."""
     lesson, steps, sizes = plan.lesson, astuple(plan.lesson.shapes.multiple_of), tile_sizes(plan.lesson)
     tile = [-(-it // step) * step for it, step in zip((sizes.rows, sizes.cols, sizes.depth), steps, strict=True)]
-    numbers = plan.device.simulator.bounds_of_integers(code)
+    numbers = plan.device.simulator.decisions(code).bounds_of_integers()
     for axis in range(3):
         known = max(astuple(it.shape)[axis] for it in plan.kernels[0].launches)
         number = next((it for it in numbers if it >= known), None)
@@ -80,7 +80,7 @@ def rare_blocks_of_variants(plan: RunPlan, built: Built) -> Iterator[tuple[Launc
                 continue
             problem = FarProblem(lesson.data, shape, plan.seed, tile, 1, 1)
             arguments = problem.arguments(lesson.launches[0].parameters)
-            rare = plan.device.simulator.rare_blocks(code, grid, arguments, plan.seed)
+            rare = plan.device.simulator.decisions(code).rare_blocks(grid, arguments, plan.seed)
             if rare.every:
                 sample = FarSample(shape, (rare.some(MOST_SHALLOW),))
                 yield replace(launch, sample=sample), replace(variant, lesson=at, others=())
@@ -95,7 +95,7 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
     code, (grid,), lesson = variant_of(built, launch.lesson).code.counted[0], launch.grids, launch.lesson
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, sample.tiles)
     arguments = problem.arguments(lesson.launches[0].parameters)
-    rare = plan.device.simulator.rare_blocks(code, grid, arguments, plan.seed)
+    rare = plan.device.simulator.decisions(code).rare_blocks(grid, arguments, plan.seed)
     ran = set(sample.blocks[0])
     shallow = hidden_shallow(plan.lesson, launch.shape) if rare.every else None
     if shallow is not None:

@@ -1,6 +1,6 @@
 """Choose more shapes to run: those whose sizes give decisions in a kernel's code an outcome that no other shape gives.
 
-    right kernel --Simulator.rare_sizes--> launches at small shapes: ``N % 1000 == 0``, ``M % 64 > 60 && N > M``
+    right kernel --CodeDecisions.rare_sizes--> launches at small shapes: ``N % 1000 == 0``, ``M % 64 > 60 && N > M``
 
 A kernel that is wrong, or uses another method, only at some sizes must test them. The tests that are computed from
 parameters alone have the same outcome in all threads, so they are evaluated for thousands of shapes without running
@@ -63,12 +63,12 @@ def _new_shapes(
 ) -> list[tuple[Shape, Leading]]:
     """Return shapes where one launch's decisions have an outcome of no ``known`` launch, most important first; with
     leading dimensions if the code tests these."""
-    lesson, simulator, code = plan.lesson, plan.device.simulator, variant.code.counted[place]
+    lesson, code = plan.lesson, plan.device.simulator.decisions(variant.code.counted[place])
     words = words_of(plan) if lesson.choices else None
-    numbers = simulator.numbers_compared(code)[:MOST_NUMBERS]
+    numbers = code.numbers_compared()[:MOST_NUMBERS]
     layouts = (layout,) if lesson.choices else lesson.shapes.layouts
     candidates = hidden_candidates(lesson, plan.seed, numbers, layouts)
-    every = numbers if lesson.choices else sorted({*numbers, *simulator.bounds_of_integers(code)[:MOST_NUMBERS]})
+    every = numbers if lesson.choices else sorted({*numbers, *code.bounds_of_integers()[:MOST_NUMBERS]})
     shapes = [*candidates, *_of_numbers(lesson, every, layouts)]
     names = lesson.launches[place].parameters
     tested = _leading_tested(plan, variant, place)
@@ -84,15 +84,15 @@ def _new_shapes(
     sizes = {at: [int(it.names[name]) for it, _ in every_one] for at, name in enumerate(names) if name in SIZES}
     for at, source in tested.items():
         sizes[at] = [*(it.layouts(plan.seed)[source].leading for it in known), *(dict(it)[source] for _, it in pairs)]
-    grids = [lesson.at(it).grids(it)[place] for it, _ in every_one] if simulator.reads_grid(code) else []
-    chosen = simulator.rare_sizes(code, sizes, grids, len(known), lambda number: is_built(every_one[number]))
+    grids = [lesson.at(it).grids(it)[place] for it, _ in every_one] if code.reads_grid else []
+    chosen = code.rare_sizes(sizes, grids, len(known), lambda number: is_built(every_one[number]))
     return [every_one[number] for number in chosen]
 
 
 def _leading_tested(plan: RunPlan, variant: Built, place: int) -> dict[int, str]:
     """Return which parameters of one launch are leading dimensions that the code tests, each with its buffer."""
     its = [plan.lesson.data.parameter(name) for name in plan.lesson.launches[place].parameters]
-    compared = plan.device.simulator.parameters_compared(variant.code.counted[place])
+    compared = plan.device.simulator.decisions(variant.code.counted[place]).parameters_compared()
     return {at: it.source for at in compared if (it := its[at]) and it.kind == "leading"}
 
 

@@ -17,7 +17,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations
 from math import prod
 
@@ -109,83 +109,160 @@ class BlockClass:
     count: int
 
 
-def may_decide(kernel: Kernel) -> tuple[Instruction, ...]:
-    """Return the instructions that may be decisions: an operand may come from a block's index, without memory."""
-    placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
-    handed = _handed_on(kernel)
-    others = [it for it in kernel.instructions if it.row.computes or it.index in handed]
-    before = len(others) + 1
-    while len(others) < before:
-        before, left, others = len(others), others, []
-        for it in left:
-            if placed.isdisjoint(handed.get(it.index, reads(it))):
-                others.append(it)
-            else:
-                placed |= writes(it)
-    return tuple(it for it in kernel.instructions if it.opcode in DECIDE and not placed.isdisjoint(reads(it)))
+@dataclass(frozen=True, eq=False)
+class CodeDecisions:
+    """The decisions in the code of a kernel. ``variables``: those outside of kernels; ``blocks``: the kernel's basic
+    blocks."""
 
+    kernel: Kernel
+    variables: Sequence[Variable]
+    blocks: Sequence[Block]
 
-def decisions(
-    kernel: Kernel,
-    tables: Sequence[Variable],
-    candidates: Sequence[Instruction],
-    grid: Grid,
-    arguments: Sequence[Argument],
-) -> tuple[PlacedDecision, ...]:
-    """Return which of the ``candidates`` depend on a block's index in this launch."""
-    scalars = {
-        parameter.name: np.full((1, 1, 1), int(argument.value))
-        for parameter, argument in zip(kernel.parameters, arguments, strict=True)
-        if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
-    }
-    values = _Evaluation(kernel, tables, clustered(kernel, grid), scalars)
-    found = []
-    for instruction in candidates:
-        outcomes = values.outcomes(instruction)
-        if outcomes is None or outcomes.size == 1 or (outcomes == outcomes.flat[0]).all():
-            continue
-        # An edge: outcomes change once from the first blocks to the last, with at most one block in between.
-        once = np.count_nonzero(np.diff(outcomes.reshape(-1))) <= 2
-        found.append(PlacedDecision(instruction.index, outcomes, instruction.modifiers[0] in ORDER and bool(once)))
-    return tuple(found)
+    @cached_property
+    def may_decide(self) -> tuple[Instruction, ...]:
+        """Return the instructions that may be decisions: an operand may come from a block's index, without memory."""
+        placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
+        handed = _handed_on(self.kernel)
+        others = [it for it in self.kernel.instructions if it.row.computes or it.index in handed]
+        before = len(others) + 1
+        while len(others) < before:
+            before, left, others = len(others), others, []
+            for it in left:
+                if placed.isdisjoint(handed.get(it.index, reads(it))):
+                    others.append(it)
+                else:
+                    placed |= writes(it)
+        return tuple(it for it in self.kernel.instructions if it.opcode in DECIDE and not placed.isdisjoint(reads(it)))
 
+    @cached_property
+    def uniform_comparisons(self) -> tuple[Instruction, ...]:
+        """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
+        smaller or larger of two such values is a comparison, too, and so may be a load from such a place."""
+        of_threads = {it for it in read_by(self.kernel) if it.startswith(SPECIAL) and not it.startswith(OF_A_GRID)}
+        varies: set[str] = set()
+        handed = _handed_on(self.kernel)
+        code = self.kernel.instructions
+        uniform: Sequence[Instruction] = code
+        before = len(uniform) + 1
+        while len(uniform) < before:
+            before, others, uniform = len(uniform), uniform, []
+            for it in others:
+                if _is_uniform(it, of_threads, varies, handed):
+                    uniform.append(it)
+                else:
+                    varies |= writes(it)
+        last = ("pred",)
+        compare = (it for it in code if it.opcode in COMPARE or it.modifiers[-1:] == last or _looks_up(it))
+        found = (it for it in compare if varies.isdisjoint(reads(it)) and of_threads.isdisjoint(reads(it)))
+        return tuple(it for it in found if _looks_up(it) or any(isinstance(its, Register) for its in it.operands[1:3]))
 
-def rare_blocks(
-    kernel: Kernel,
-    tables: Sequence[Variable],
-    candidates: Sequence[Instruction],
-    grid: Grid,
-    arguments: Sequence[Argument],
-    seed: int,
-) -> RareBlocks:
-    """Return blocks that a kernel treats differently from most. ``tables``: variables outside of kernels.
-    ``candidates``: see ``may_decide``."""
-    found = decisions(kernel, tables, candidates, grid, arguments)
-    odd = tuple(it for it in found if not it.is_edge)
-    *every, usual = [it.block for it in classes(found, grid, seed)] or [0]
-    return RareBlocks(tuple(every), tuple(it.block for it in classes(odd, grid, seed)[:-1]), (usual,) if every else ())
+    def placed(self, grid: Grid, arguments: Sequence[Argument]) -> tuple[PlacedDecision, ...]:
+        """Return the decisions that depend on a block's index in this launch."""
+        scalars = {
+            parameter.name: np.full((1, 1, 1), int(argument.value))
+            for parameter, argument in zip(self.kernel.parameters, arguments, strict=True)
+            if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
+        }
+        values = _Evaluation(self, clustered(self.kernel, grid), scalars)
+        found = []
+        for instruction in self.may_decide:
+            outcomes = values.outcomes(instruction)
+            if outcomes is None or outcomes.size == 1 or (outcomes == outcomes.flat[0]).all():
+                continue
+            # An edge: outcomes change once from the first blocks to the last, with at most one block in between.
+            once = np.count_nonzero(np.diff(outcomes.reshape(-1))) <= 2
+            found.append(PlacedDecision(instruction.index, outcomes, instruction.modifiers[0] in ORDER and bool(once)))
+        return tuple(found)
 
+    def rare_blocks(self, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
+        """Return blocks of a launch that the kernel treats differently from most."""
+        found = self.placed(grid, arguments)
+        odd = tuple(it for it in found if not it.is_edge)
+        *every, usual = [it.block for it in classes(found, grid, seed)] or [0]
+        rare = tuple(it.block for it in classes(odd, grid, seed)[:-1])
+        return RareBlocks(tuple(every), rare, (usual,) if every else ())
 
-def uniform_comparisons(kernel: Kernel) -> tuple[Instruction, ...]:
-    """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
-    smaller or larger of two such values is a comparison, too, and so may be a load from such a place."""
-    of_threads = {it for it in read_by(kernel) if it.startswith(SPECIAL) and not it.startswith(OF_A_GRID)}
-    varies: set[str] = set()
-    handed = _handed_on(kernel)
-    uniform: Sequence[Instruction] = kernel.instructions
-    before = len(uniform) + 1
-    while len(uniform) < before:
-        before, others, uniform = len(uniform), uniform, []
-        for it in others:
-            if _is_uniform(it, of_threads, varies, handed):
-                uniform.append(it)
-            else:
-                varies |= writes(it)
-    compare = (
-        it for it in kernel.instructions if it.opcode in COMPARE or it.modifiers[-1:] == ("pred",) or _looks_up(it)
-    )
-    found = (it for it in compare if varies.isdisjoint(reads(it)) and of_threads.isdisjoint(reads(it)))
-    return tuple(it for it in found if _looks_up(it) or any(isinstance(its, Register) for its in it.operands[1:3]))
+    def rare_sizes(
+        self,
+        sizes: Mapping[int, Sequence[int]],
+        grids: Sequence[Grid] = (),
+        known: int = 0,
+        allowed: Callable[[int], bool] = lambda number: True,
+    ) -> tuple[int, ...]:
+        """Return indices of launches in which new outcomes occur, the most important ones first.
+
+        The new outcomes are those that occur in none of the first ``known`` launches: first a basic block that runs,
+        however many decisions lead to it; an outcome of a comparison of sizes, or of two tests for equality together;
+        then of any two comparisons together, then of any three. The choice is greedy. ``sizes``: index of a parameter
+        -> its value in each launch. ``grids``: of each launch, if the code reads them. ``allowed``: tells whether a
+        launch may be chosen.
+        """
+        by_name = {self.kernel.parameters[place].name: it for place, it in sizes.items()}
+        for place, axis in enumerate("xyz") if grids else ():
+            by_name[f"%nctaid.{axis}"] = [it.grid[place] for it in grids]
+            by_name[f"%ntid.{axis}"] = [it.block[place] for it in grids]
+        scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in by_name.items()}
+        values = _Evaluation(self, None, scalars, self.blocks)
+        single: list[Array] = []
+        equal: list[Array] = []
+        settled: dict[bytes, Array] = {}
+        for instruction in self.uniform_comparisons:
+            outcomes = values.outcomes(instruction)
+            if outcomes is not None and outcomes.size > 1:
+                line = outcomes.reshape(-1)
+                single += [line == it for it in (0, 1)]
+                if values.is_settled(instruction):
+                    is_one = line == 1
+                    settled.setdefault(min(is_one.tobytes(), (~is_one).tobytes()), is_one)
+                    if instruction.modifiers[0] in ("eq", "ne"):
+                        equal.append(is_one)
+        choice = _Choice(known, allowed)
+        choice.cover(it.reshape(-1) for it in values.reached() if it.size > 1)
+        choice.cover([*single, *_together(equal, 2)])
+        several = list(settled.values())
+        for number, most in ((2, MOST_OF_TWO), (3, MOST_OF_THREE)):
+            choice.cover(_together(several[:most], number))
+        return tuple(choice.chosen)
+
+    def numbers_compared(self) -> tuple[int, ...]:
+        """Return the numbers in the code from which the outcomes of uniform comparisons are computed: bounds,
+        remainders and their divisors, factors, the powers of two of masks and shifts, and places in tables that differ
+        from most."""
+        found: set[int] = set()
+        for load in filter(_looks_up, self.uniform_comparisons):
+            for name in {
+                it.name for other in _computed_from(self.kernel, [load]) for it in other.operands if type(it) is Symbol
+            }:
+                found |= _odd_places(_content(self.variables, name, load))
+        for instruction in _computed_from(self.kernel, self.uniform_comparisons):
+            for operand in instruction.operands:
+                if isinstance(operand, Immediate) and not operand.is_float:
+                    value = abs(int(operand.value))
+                    found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
+                    found |= {value + 1} if instruction.opcode == "and" else set()
+        return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
+
+    def parameters_compared(self) -> tuple[int, ...]:
+        """Return the indices of parameters from which the outcomes of uniform comparisons are computed."""
+        computed = _computed_from(self.kernel, self.uniform_comparisons)
+        operands = (operand for it in computed if it.opcode == "ld" for operand in it.operands)
+        names = {it.base.name for it in operands if isinstance(it, Address) and isinstance(it.base, Symbol)}
+        return tuple(place for place, it in enumerate(self.kernel.parameters) if it.name in names)
+
+    def bounds_of_integers(self) -> tuple[int, ...]:
+        """Return the numbers that the code compares integers with."""
+        bounds = (
+            it.operands[-1]
+            for it in self.kernel.instructions
+            if it.opcode in BOUNDED and len(it.modifiers) == BOUNDED[it.opcode] and it.modifiers[-1][0] in "usb"
+        )
+        numbers = {it.value for it in bounds if isinstance(it, Immediate)}
+        return tuple(sorted(it for it in numbers if 0 <= it <= LARGEST_NUMBER))
+
+    @property
+    def reads_grid(self) -> bool:
+        """Whether the code reads how many blocks a launch has."""
+        return any(name.startswith("%nctaid") for name in read_by(self.kernel))
 
 
 def _looks_up(instruction: Instruction) -> bool:
@@ -225,46 +302,12 @@ def _is_uniform(
     return instruction.row.computes and of_threads.isdisjoint(read)
 
 
-def bounds_of_integers(kernel: Kernel) -> tuple[int, ...]:
-    """Return the numbers that the code compares integers with."""
-    bounds = (
-        it.operands[-1]
-        for it in kernel.instructions
-        if it.opcode in BOUNDED and len(it.modifiers) == BOUNDED[it.opcode] and it.modifiers[-1][0] in "usb"
-    )
-    return tuple(sorted({it.value for it in bounds if isinstance(it, Immediate) and 0 <= it.value <= LARGEST_NUMBER}))
-
-
-def numbers_compared(kernel: Kernel, tables: Sequence[Variable], candidates: Sequence[Instruction]) -> tuple[int, ...]:
-    """Return the numbers in the code from which the outcomes of these comparisons are computed: bounds, remainders and
-    their divisors, factors, the powers of two of masks and shifts, and places in tables that differ from most."""
-    found: set[int] = set()
-    for load in filter(_looks_up, candidates):
-        for name in {
-            it.name for other in _computed_from(kernel, [load]) for it in other.operands if type(it) is Symbol
-        }:
-            found |= _odd_places(_content(tables, name, load))
-    for instruction in _computed_from(kernel, candidates):
-        for operand in instruction.operands:
-            if isinstance(operand, Immediate) and not operand.is_float:
-                value = abs(int(operand.value))
-                found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
-                found |= {value + 1} if instruction.opcode == "and" else set()
-    return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
-
-
 def _odd_places(table: Array | None) -> set[int]:
     """Return the places of numbers that few places have."""
     if table is None:
         return set()
     _, number, counts = np.unique(table, return_inverse=True, return_counts=True)
     return {*np.flatnonzero(counts[number] <= min(VALUES, table.size // 2))[:VALUES].tolist()}
-
-
-def parameters_compared(kernel: Kernel, candidates: Sequence[Instruction]) -> frozenset[str]:
-    """Return the parameters from which the outcomes of these comparisons are computed."""
-    operands = (operand for it in _computed_from(kernel, candidates) if it.opcode == "ld" for operand in it.operands)
-    return frozenset(it.base.name for it in operands if isinstance(it, Address) and isinstance(it.base, Symbol))
 
 
 def _computed_from(kernel: Kernel, last: Sequence[Instruction]) -> Iterator[Instruction]:
@@ -278,47 +321,6 @@ def _computed_from(kernel: Kernel, last: Sequence[Instruction]) -> Iterator[Inst
         for other in (it for name in names for it in definitions[name] if it.index not in seen):
             seen.add(other.index)
             waiting.append(other)
-
-
-def rare_sizes(
-    kernel: Kernel,
-    tables: Sequence[Variable],
-    blocks: Sequence[Block],
-    candidates: Sequence[Instruction],
-    sizes: Mapping[str, Sequence[int]],
-    known: int,
-    allowed: Callable[[int], bool] = lambda number: True,
-) -> tuple[int, ...]:
-    """Return indices of launches in which new outcomes occur, the most important ones first.
-
-    The new outcomes are those that occur in none of the first ``known`` launches: first a basic block that runs,
-    however many decisions lead to it; an outcome of a comparison of sizes, or of two tests for equality together; then
-    of any two comparisons together, then of any three. The choice is greedy. ``blocks``: the basic blocks of the
-    kernel. ``candidates``: see ``uniform_comparisons``. ``sizes``: name of a parameter, or of a special register of the
-    grid -> its value in each launch. ``allowed``: tells whether a launch may be chosen.
-    """
-    scalars = {name: np.array(its, np.int64).reshape(1, 1, -1) for name, its in sizes.items()}
-    values = _Evaluation(kernel, tables, None, scalars, blocks)
-    single: list[Array] = []
-    equal: list[Array] = []
-    settled: dict[bytes, Array] = {}
-    for instruction in candidates:
-        outcomes = values.outcomes(instruction)
-        if outcomes is not None and outcomes.size > 1:
-            line = outcomes.reshape(-1)
-            single += [line == it for it in (0, 1)]
-            if values.is_settled(instruction):
-                is_one = line == 1
-                settled.setdefault(min(is_one.tobytes(), (~is_one).tobytes()), is_one)
-                if instruction.modifiers[0] in ("eq", "ne"):
-                    equal.append(is_one)
-    choice = _Choice(known, allowed)
-    choice.cover(it.reshape(-1) for it in values.reached() if it.size > 1)
-    choice.cover([*single, *_together(equal, 2)])
-    several = list(settled.values())
-    for number, most in ((2, MOST_OF_TWO), (3, MOST_OF_THREE)):
-        choice.cover(_together(several[:most], number))
-    return tuple(choice.chosen)
 
 
 def _together(outcomes: Sequence[Array], number: int) -> Iterator[Array]:
@@ -407,19 +409,19 @@ class _Evaluation:
 
     def __init__(
         self,
-        kernel: Kernel,
-        tables: Sequence[Variable],
+        code: CodeDecisions,
         grid: Grid | None,
         scalars: Mapping[str, Array],
         basic: Sequence[Block] = (),
     ) -> None:
+        kernel = code.kernel
         self._grid, self._scalars = grid, scalars
         self._blocks, self._run = basic, dict[int, Array]()
         self._block_of = {it.index: block.number for block in basic for it in block.instructions}
         back = [(to, block.number) for block in basic for to in block.successors if to <= block.number]
         self._in_loops = {number for first, last in back for number in range(first, last + 1)}
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
-        self._tables = tables
+        self._tables = code.variables
         self._definitions, self._handed = writers(kernel), _handed_on(kernel)
         self._known: dict[str, Values | None] = {}
         self._open: set[str] = set()  # registers whose value is being computed; to need one again means a loop

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.machine import block_classes
 from gemm_lessons.engine.machine import spin_waits as spinning
+from gemm_lessons.engine.machine.block_classes import CodeDecisions
 from gemm_lessons.engine.machine.decode import address_registers
 from gemm_lessons.engine.machine.special import CHOSEN_ELSEWHERE, RESERVED_PLACE
 from gemm_lessons.engine.ptx import cfg
@@ -66,14 +66,9 @@ class Program:
         return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
 
     @functools.cached_property
-    def may_decide(self) -> tuple[Instruction, ...]:
-        """Return the instructions on which blocks may differ: see ``block_classes``."""
-        return block_classes.may_decide(self.kernel)
-
-    @functools.cached_property
-    def uniform_comparisons(self) -> tuple[Instruction, ...]:
-        """Return the comparisons between sizes: see ``block_classes``."""
-        return block_classes.uniform_comparisons(self.kernel)
+    def decisions(self) -> CodeDecisions:
+        """Return on which comparisons blocks and launches may differ."""
+        return CodeDecisions(self.kernel, self.variables, self.blocks)
 
     @functools.cached_property
     def stores(self) -> Program:

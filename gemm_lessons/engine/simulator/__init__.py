@@ -36,13 +36,7 @@ from gemm_lessons.engine.counters.cross_check import Disagreement
 from gemm_lessons.engine.counters.rough import RoughCounts
 from gemm_lessons.engine.events import LaunchInfo, Observer
 from gemm_lessons.engine.machine import register_pool
-from gemm_lessons.engine.machine.block_classes import (
-    bounds_of_integers,
-    numbers_compared,
-    parameters_compared,
-    rare_blocks,
-    rare_sizes,
-)
+from gemm_lessons.engine.machine.block_classes import CodeDecisions
 from gemm_lessons.engine.machine.executed import LaneCounts
 from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
@@ -83,7 +77,7 @@ from gemm_lessons.engine.records.launch import (
     buffers_of,
 )
 from gemm_lessons.engine.records.regex import regex
-from gemm_lessons.engine.records.results import Counters, Launched, RareBlocks, SampledBlocks
+from gemm_lessons.engine.records.results import Counters, Launched, SampledBlocks
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
@@ -389,50 +383,10 @@ class Simulator:
                 return None
         return owners.blocks
 
-    def rare_blocks(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks of a launch that the kernel treats differently from most. Nothing is run."""
-        program = _program_of(compiled)
-        return rare_blocks(program.kernel, program.variables, program.may_decide, grid, arguments, seed)
-
-    def rare_sizes(
-        self,
-        compiled: Compiled,
-        sizes: Mapping[int, Sequence[int]],
-        grids: Sequence[Grid] = (),
-        known: int = 0,
-        allowed: Callable[[int], bool] = lambda number: True,
-    ) -> tuple[int, ...]:
-        """Return indices of launches whose sizes give comparisons in the code, one, two or three together, an outcome
-        that they have in none of the first ``known`` launches. ``sizes``: index of a parameter -> its value in each
-        launch. ``grids``: of each launch, if the code reads them. Nothing is run."""
-        program = _program_of(compiled)
-        kernel = program.kernel
-        by_name = {kernel.parameters[place].name: it for place, it in sizes.items()}
-        for place, axis in enumerate("xyz") if grids else ():
-            by_name[f"%nctaid.{axis}"] = [it.grid[place] for it in grids]
-            by_name[f"%ntid.{axis}"] = [it.block[place] for it in grids]
-        return rare_sizes(
-            kernel, program.variables, program.blocks, program.uniform_comparisons, by_name, known, allowed
-        )
-
-    def numbers_compared(self, compiled: Compiled) -> tuple[int, ...]:
-        """Return the numbers in the code that decide what a comparison of sizes gives."""
-        program = _program_of(compiled)
-        return numbers_compared(program.kernel, program.variables, program.uniform_comparisons)
-
-    def parameters_compared(self, compiled: Compiled) -> tuple[int, ...]:
-        """Return the indices of parameters that decide what a comparison gives which is the same in all threads."""
-        program = _program_of(compiled)
-        names = parameters_compared(program.kernel, program.uniform_comparisons)
-        return tuple(place for place, it in enumerate(program.kernel.parameters) if it.name in names)
-
-    def bounds_of_integers(self, compiled: Compiled) -> tuple[int, ...]:
-        """Return the numbers that the code compares integers with, whatever decides these."""
-        return bounds_of_integers(_program_of(compiled).kernel)
-
-    def reads_grid(self, compiled: Compiled) -> bool:
-        """Return whether the code reads how many blocks a launch has."""
-        return any(name.startswith("%nctaid") for it in _program_of(compiled).kernel.instructions for name in reads(it))
+    @staticmethod
+    def decisions(compiled: Compiled) -> CodeDecisions:
+        """Return the decisions in the code, from which follow the blocks and sizes that are worth running."""
+        return _program_of(compiled).decisions
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
