@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from gemm_lessons.engine.compiler.derived import kept_between_runs
     from gemm_lessons.engine.compiler.diagnostics import Diagnostic
-    from gemm_lessons.engine.compiler.elf import without_file_names
     from gemm_lessons.engine.compiler.includes import Places, forbidden
     from gemm_lessons.engine.compiler.local_bounds import may_run_past
     from gemm_lessons.engine.compiler.nvrtc import choose_major

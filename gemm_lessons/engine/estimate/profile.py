@@ -26,7 +26,7 @@ from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid
 from gemm_lessons.engine.sass.operands import Uncountable
-from gemm_lessons.engine.sass.trace import Trace, Traffic, blocks_of_cluster, traceable
+from gemm_lessons.engine.sass.trace import Trace, Traceable, Traffic, blocks_of_cluster, traceable
 from gemm_lessons.engine.simulator import Simulator
 
 MODEL = 38  # version of the timeline; a new number invalidates the cache on disk
@@ -54,8 +54,11 @@ class TracedKernel:
 
     def trace(self, grid: Grid, arguments: Sequence[Argument], blocks: int, *, only_boxes: bool = False) -> Trace:
         """Trace the first ``blocks`` of a launch. Raise ``Uncountable`` if the machine code cannot be followed."""
-        kernel = traceable(self.compiled, Simulator().kernel(self.compiled))
-        return kernel.trace(grid, arguments, blocks, only_boxes=only_boxes)
+        return self._followed.trace(grid, arguments, blocks, only_boxes=only_boxes)
+
+    @cached_property
+    def _followed(self) -> Traceable:
+        return traceable(self.compiled, Simulator().kernel(self.compiled))
 
     def key(self, *launch: str) -> str:
         """Return the name of a launch's profile in the cache on disk."""
@@ -271,10 +274,11 @@ class LoopProfile:
 
         def saved() -> float:
             if self.twice is not None:
-                one, two = self._play(0, 1, gpu), play(self.twice(), 1, gpu)
+                blocks, two = 1, play(self.twice(), 1, gpu)
             else:
                 (_, trace), _ = self.traces
-                one, two = self._play(0, self.blocks_per_sm, gpu), play(trace, self.blocks_per_sm, gpu, 2)
+                blocks, two = self.blocks_per_sm, play(trace, self.blocks_per_sm, gpu, 2)
+            one = self._play(0, blocks, gpu, together=False, from_dram=False, asked=0.0)
             return max(2 * one.clocks - two.clocks, 0.0)
 
         return float(self._once(f"overlap {_figures_of(gpu)}", saved))
@@ -304,9 +308,7 @@ class LoopProfile:
         work, spills = self.work(k), self.traces[1][1].uses_local_memory
         return shares(at, gpu, balance, heats=work.products > 0 or work.grouped > 0, far=far, spills=spills)
 
-    def _play(
-        self, number: int, blocks: int, gpu: GpuSpec, together: bool = False, from_dram: bool = False, asked: float = 0
-    ) -> Played:
+    def _play(self, number: int, blocks: int, gpu: GpuSpec, together: bool, from_dram: bool, asked: float) -> Played:
         """Play one wave of a trace, memoised: launches share the time of a single block, ``overlap`` needs it too."""
         _, trace = self.traces[number]
         together = together and uneven(blocks, gpu)
