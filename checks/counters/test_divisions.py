@@ -27,7 +27,7 @@ from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.sass import planning
 from gemm_lessons.engine.sass import slicing as relevance
 from gemm_lessons.engine.sass.divisions import DECIDED
-from gemm_lessons.engine.sass.floats import takes_slow_path
+from gemm_lessons.engine.semantics.division import takes_slow_path
 
 KERNEL = """
 extern "C" __global__ void k(const double *a, const double *b, double *out, int n)

@@ -9,7 +9,7 @@ import pytest
 from gemm_lessons.engine.compiler.sass import SassInstruction, width_of
 from gemm_lessons.engine.sass.flow import Listing
 from gemm_lessons.engine.sass.operands import decode
-from gemm_lessons.engine.sass.planning import needs
+from gemm_lessons.engine.sass.planning import needs, with_conditional_writes
 from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.useful_work import UsefulWork
 
@@ -106,6 +106,14 @@ def test_where_one_lane_writes_for_its_warp_nobody_needs_what_was_there(chooses:
     assert "@P2 R2UR UR5, R52" in chosen
 
 
+@pytest.mark.parametrize(("table", "needed"), [("0xa2", False), ("0xa0", True)])
+def test_a_predicate_that_is_written_in_all_lanes_by_two_instructions_is_not_needed(table: str, needed: bool) -> None:
+    """P3 or not P0, then P3 where P0: how ptxas gives a copy the coordinates of one lane after another."""
+    old = "FSETP.GEU.AND P3, PT, R20, -126, PT"
+    code = [old, f"PLOP3.LUT P3, PT, P3, P0, PT, {table}, 0x0", "@P0 R2UR P3, UR10, R0", "@P3 LDG.E R29, [R20.64]"]
+    assert (old in sliced(code)) is needed
+
+
 def sliced(lines: list[str], signals: bool = False) -> list[str]:
     """The lines that addresses depend on. A line may have a label in front."""
     labels, code = {}, []
@@ -115,7 +123,8 @@ def sliced(lines: list[str], signals: bool = False) -> list[str]:
             labels[label] = number
         opcode = text.split()[1 if text.startswith("@") else 0]
         code.append(decode(number, SassInstruction(opcode, width_of(opcode), "", None, 16 * number, 0, text)))
-    listing = Listing(tuple(code), labels)
+    listing = with_conditional_writes(Listing(tuple(code), labels))
+    code = [*listing.code]
     nothing = (0,) * len(code)
     work = UsefulWork(nothing, nothing, nothing, (False,) * len(code))
     wanted = partial(needs, frozenset(), work, signals=signals)

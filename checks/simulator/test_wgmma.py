@@ -345,3 +345,40 @@ def test_only_multiply_adds_that_depend_on_sums_are_marked() -> None:
     marked = {name: why for name, why in found.counters.inexact.items() if why != TILES}
     assert list(marked) == [METRICS["ffma"]]
     assert "sums of tensor cores decide" in marked[METRICS["ffma"]]
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize("factor", [1, 2.0**-110])
+def test_sums_that_are_divided_are_counted_if_no_division_is_slow(factor: float) -> None:
+    """Which division calls its slow path is known from the numbers on PTX; where one does, all is counted there."""
+    found, c, expected = launched(LAST=RIGHT["LAST"] + f" d[0] = d[0] * {float(factor)}f / (fabsf(d[1]) + 1);")
+    first, second = (expected[np.arange(M) % 16 < 8, at:8:2] for at in (0, 1))
+    quotients = first * np.float32(factor) / (abs(second) + np.float32(1))
+    assert np.array_equal(c[np.arange(M) % 16 < 8, 0:8:2], quotients)
+    marked = {name for name, why in found.counters.inexact.items() if why != TILES}
+    if factor == 1:
+        assert not found.counters.obstacle
+        assert not marked
+        assert found.counters.totals[METRICS["ffma"]] >= 4 * M * 2
+    else:
+        assert "a division takes its slow path" in found.counters.obstacle
+        assert METRICS["ffma"] in marked
+
+
+SPILLED = """
+    volatile float kept[2];
+    volatile int place[1];
+    kept[0] = d[0];
+    place[0] = PLACE;
+    kept[1] = kept[0];
+    ((volatile float *)As)[place[0]] = 1;
+    d[0] = kept[1];
+"""
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize(("place", "counted"), [("t", True), ("d[0] > 1e9f", False)])
+def test_sums_on_the_stack_beside_an_address_there(place: str, counted: bool) -> None:
+    found, c, expected = launched(LAST=RIGHT["LAST"] + SPILLED.replace("PLACE", place))
+    assert np.array_equal(c, expected)
+    assert (not found.counters.obstacle) is counted, found.counters.obstacle

@@ -52,6 +52,7 @@ MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot b
 BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: their order is not known"
 ZEROS = "cp.async that writes zeros and ignores its source, in a form that has hardly been read: 2 of 41,064 too many"
 TILES = "wgmma: the wavefronts of the tiles that it reads are counted as without bank conflicts"
+SLOW_DIVISION = "a division takes its slow path, and which one depends on sums of tensor cores"
 UNKNOWN_GUARD = "sums of tensor cores decide which threads execute"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
 # Counter -> the machine instructions that it counts.
@@ -194,15 +195,18 @@ class CounterObserver(Observer):
         self.barriers = max(self.barriers, self._barriers + (int(self._waits.max()) if self._waits is not None else 0))
         self.blocks += batch.blocks
 
-    def result(self, memory: Callable[[], GlobalMemory], blocks: Sequence[range] | None = None) -> Counters:
+    def result(
+        self, memory: Callable[[], GlobalMemory], blocks: Sequence[range] | None = None, slow_division: bool = False
+    ) -> Counters:
         """Return the counters of a launch without a fault, or of those of its ``blocks`` that ran. ``memory`` returns
-        global memory before the launch."""
+        global memory before the launch. ``slow_division``: a division of float32 took its slow path."""
         assert self.launch is not None
         self.interpreted.arrivals = int(self.lanes[self._bar].sum())
         self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
         sums, inexact = self._sums, self.code.obstacle
-        if self._phases.obstacle:
-            self.code = dataclasses.replace(self.code, plan=None, obstacle=self._phases.obstacle)
+        obstacle = self._phases.obstacle or (SLOW_DIVISION if self.code.all_fast and slow_division else "")
+        if obstacle:
+            self.code = dataclasses.replace(self.code, plan=None, obstacle=obstacle)
             self._count()
             inexact = self.code.obstacle
         if self.code.plan is not None:
@@ -212,9 +216,9 @@ class CounterObserver(Observer):
                 if sums.unknown_guards:
                     sums.ffma = self.interpreted.fused
                 self.followed = Account.followed(sums) if sums.certain else None
-            except sass.Uncountable as obstacle:
+            except sass.Uncountable as reason:
                 self._count()
-                inexact = str(obstacle)
+                inexact = str(reason)
         if sums is self._sums:  # machine code cannot be followed, or not to its end
             sums.issued = self.opcodes
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}

@@ -57,6 +57,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.semantics.division import has_slow_path, takes_slow_path
 from gemm_lessons.engine.semantics.operation import DTYPES, Plain
 
 Run = Callable[[], object]
@@ -340,6 +341,8 @@ class Binder:
             raise unsupported(instruction, "wrong number of operands")
         if operation.carry_in:
             sources.append(self.state.carry)
+        if has_slow_path(instruction.opcode, instruction.modifiers):
+            before.append(self._note_slow(instruction, *sources))
         if len(operation.result) > 1 or operation.carry_out:
             return [*before, self._assign_several(instruction, operation, pair, sources)]
         target, wider = self.destination(first, operation.result[0], instruction)
@@ -353,6 +356,17 @@ class Binder:
             np.copyto(out, bits, casting="unsafe")
 
         return [*before, self.assign(instruction, target, extended)]
+
+    def _note_slow(self, instruction: Instruction, dividend: Array, divisor: Array) -> Op:
+        state, guard = self.state, self.guard(instruction)
+
+        def note() -> None:
+            if state.counting and not state.slow_division:
+                slow = takes_slow_path(dividend.view(np.uint32), divisor.view(np.uint32))
+                active = state.active if guard is None else guard()
+                state.slow_division = bool((slow & (state.alive if active is None else active & state.alive)).any())
+
+        return both(note)
 
     def _assign_several(
         self, instruction: Instruction, operation: semantics.Operation, targets: Sequence[Operand | None],

@@ -125,6 +125,7 @@ class State:
         self.zeroed = slice(0)  # bytes of a block's shared memory that are 0 when it starts
         self.tally: ProductTally | None = None  # products are counted instead of added up
         self.counting = False  # an observer counts memory accesses
+        self.slow_division = False  # a division of float32 takes its slow path in machine code
         self.placed = False  # record the true address of every global access
         self.tiles = False  # record boxes and the tiles of products
         self.history = PhaseHistory()

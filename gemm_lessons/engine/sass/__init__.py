@@ -53,7 +53,7 @@ from gemm_lessons.engine.sass.lanes import launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store, StoredHere, Unfollowed
 from gemm_lessons.engine.sass.operand_fetch import Approximation
 from gemm_lessons.engine.sass.operands import decode
-from gemm_lessons.engine.sass.planning import MOVED, OWN, Plan, plan
+from gemm_lessons.engine.sass.planning import MOVED, OWN, SUMS, Plan, plan, with_conditional_writes
 from gemm_lessons.engine.sass.textures import texels_of
 from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.walker import BLOCK_BUDGET, Walker, Watch, batches
@@ -89,6 +89,7 @@ class Code:
     program: Listing | None = None  # the code as ptxas made it
     places: tuple[int, ...] = ()  # of the parameters, from the start of all of them
     key: str | None = None  # of this record on disk (``compiler.derived``)
+    all_fast: bool = False  # the plan holds if no division of float32 takes its slow path
 
     @cached_property
     def with_full_divisions(self) -> Code:
@@ -115,7 +116,8 @@ class Code:
     def with_mbarriers(self) -> Plan:
         """Return the plan that also distinguishes mbarriers. Raise ``Uncountable``."""
         assert self.program is not None
-        return plan(self.program, signals=True)
+        fast = without_slow_paths(shortened(self.program)) if self.all_fast else self.program
+        return plan(fast, signals=True)
 
     def placed(self, kernel: Kernel, parameters: bytes) -> bytes:
         """Return the parameter block of a launch as machine code reads it, from ``parameter_offset`` on."""
@@ -173,10 +175,16 @@ def _prepared(compiled: Compiled, key: str | None) -> Code:
         banks = cubin.constant_banks(parts, compiled.entry)
         local = compiled.resources.stack_bytes
         origin = shared_origin(compiled.arch)
-        short = plan(shortened(program))
+        program, all_fast = with_conditional_writes(program), False
+        try:
+            short = plan(shortened(program))
+        except Uncountable as obstacle:
+            if str(obstacle) != SUMS or not any(d.name == "FCHK" for d in program.code):
+                raise
+            short, all_fast = plan(without_slow_paths(shortened(program))), True
         return Code(
             short, offset, banks, local, origin, variables=cubin.variables(parts), program=program,
-            places=cubin.parameter_places(parts, compiled.entry), key=key,
+            places=cubin.parameter_places(parts, compiled.entry), key=key, all_fast=all_fast,
         )  # fmt: skip
     except Uncountable as obstacle:
         return Code(None, obstacle=str(obstacle))

@@ -28,6 +28,7 @@ from gemm_lessons.engine.sass.operand_fetch import (
 from gemm_lessons.engine.sass.operands import MachineImmediate, Uncountable, unknown_form
 from gemm_lessons.engine.semantics import table as semantics
 from gemm_lessons.engine.semantics.arithmetic import SCALED
+from gemm_lessons.engine.semantics.division import takes_slow_path
 from gemm_lessons.engine.semantics.operation import DTYPES
 
 FTZ: Choice = {"": "", "FTZ": ".ftz"}
@@ -247,13 +248,6 @@ def _packed_compare(s: Sources) -> Compute:
         return pairs[:, 0].copy(), pairs[:, 1].copy()
 
     return compute
-
-
-def takes_slow_path(dividend: Array, divisor: Array) -> Array:
-    """Return where a division of float32 takes its slow path: the exponents decide (read on an H200 for all pairs)."""
-    a, b = (((bits >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32) for bits in (dividend, divisor))
-    slow: Array = (a <= 24) | (a == 255) | (b <= 1) | (b >= 252) | (a - b >= 127) | (b - a >= 125)
-    return slow
 
 
 def _division_check(s: Sources) -> Compute:

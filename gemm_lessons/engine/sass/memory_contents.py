@@ -26,6 +26,7 @@ NARROW = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 
 WRITTEN, LOADED, CHANGED = np.uint8(1), np.uint8(2), np.uint8(4)  # a byte's history
 OTHERS = -1  # wrote a byte of global memory, or it is not known who did
+SPILLED = "addresses or branches depend on unknown values in local memory"
 UNCERTAIN = "addresses or branches depend on shared memory that changes, or that copies, stmatrix or other blocks write"
 
 
@@ -98,6 +99,7 @@ class Store:
                 STACK_TOP,
             ),
         }
+        self._spoilt = np.zeros(self._windows["local"].data.size, np.bool_)  # unknown bytes of local memory
         if self._unfollowed is not None:
             each = np.zeros(shared, np.uint8)
             others = self._unfollowed.shared[:shared]
@@ -122,8 +124,8 @@ class Store:
             move = self._load(d, lanes, space, width)
         elif space == "global" and not any(results(d)[0]) and not (self._own_stores and d.name in STORES):
             move = self._mark(d, lanes, width)
-        elif is_unknown and self._unfollowed is not None:
-            move = self._spoil(width)
+        elif is_unknown and (space == "local" or self._unfollowed is not None):
+            move = self._spoil(space, width)
         elif d.name in STORES and not is_unknown:
             move = self._save(d, lanes, space, width)
         elif d.name.startswith("ATOM"):
@@ -188,6 +190,8 @@ class Store:
             mine = (self._lanes_before + active + 1)[:, None] if self._own_stores else 0
             if ((writers != 0) & (writers != mine)).any():
                 raise StoredHere("addresses depend on data that the kernel itself stored in global memory")
+        if space == "local" and self._spoilt[every].any():
+            raise Uncountable(SPILLED)
         if space == "shared" and self._unfollowed is not None:
             if ((self._history[every] & (WRITTEN | CHANGED)) != WRITTEN).any():
                 raise Uncountable(UNCERTAIN)
@@ -203,6 +207,8 @@ class Store:
             self._change(every, np.where(changes, WRITTEN | CHANGED, WRITTEN))
         if space == "global":
             self._writers[every] = (self._lanes_before + active + 1)[:, None]
+        if space == "local":
+            self._spoilt[every] = False
         data[every] = values
 
     def _change(self, every: Array, history: Array | np.uint8) -> None:
@@ -210,12 +216,15 @@ class Store:
             raise Uncountable(UNCERTAIN)
         self._history[every] |= history
 
-    def _spoil(self, width: int) -> Callable[[Array, Array], None]:
-        """Store unknown values in shared memory."""
+    def _spoil(self, space: str, width: int) -> Callable[[Array, Array], None]:
+        """Store unknown values in shared or local memory."""
 
         def move(addresses: Array, active: Array) -> None:
-            places = self._places("shared", addresses, active, width)[1]
-            self._change(places[:, None] + np.arange(width), CHANGED)
+            every = self._places(space, addresses, active, width)[1][:, None] + np.arange(width)
+            if space == "local":
+                self._spoilt[every] = True
+            else:
+                self._change(every, CHANGED)
 
         return move
 

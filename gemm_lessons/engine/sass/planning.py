@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property, partial
 
 from gemm_lessons.engine.compiler.sass import width_of
@@ -33,7 +34,7 @@ from gemm_lessons.engine.sass.flow import (
     tensor_products,
     tile_wavefronts,
 )
-from gemm_lessons.engine.sass.operands import Decoded, Uncountable
+from gemm_lessons.engine.sass.operands import Decoded, Memory, Uncountable, decode
 from gemm_lessons.engine.sass.slicing import Slicer
 from gemm_lessons.engine.sass.textures import FETCHES, fetched
 from gemm_lessons.engine.sass.useful_work import UsefulWork, useful_work
@@ -42,6 +43,8 @@ CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KI
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = {"FFMA": "ffma", "DFMA": "dfma"}  # multiply-adds that have counters, and their names in ``Sums``
 SUMS = "addresses or branches depend on sums of tensor cores, which are not computed from machine code"
+OR_NOT = re.compile(r"PLOP3\.LUT (P\d), PT, \1, (P\d), PT, 0xa2, 0x0")
+STACK = "R1"  # points at the stack
 OWN = "own stores"  # among the memories: global memory as the thread itself has stored it
 MOVED = "addresses, branches or how a division goes depend on data that a bulk copy, ldmatrix or stmatrix moves"
 
@@ -106,11 +109,22 @@ def plan(program: Listing, signals: bool = False, own_stores: bool = False) -> P
     return found
 
 
+def with_conditional_writes(program: Listing) -> Listing:
+    """Return the code in which ``PLOP3.LUT P, PT, P, Q, PT, 0xa2``, P or not Q, writes P only where Q is false."""
+    code = list(program.code)
+    for d in program.code:
+        found = OR_NOT.fullmatch(d.text)
+        if found and d.guard is None:
+            text = f"@!{found[2]} PLOP3.LUT {found[1]}, PT, PT, PT, PT, 0x80, 0x0"
+            code[d.index] = decode(d.index, replace(d.source, text=text))
+    return Listing(tuple(code), program.labels)
+
+
 def _open(program: Listing, work: UsefulWork) -> frozenset[int]:
     """Return the multiply-adds and stores that need unknown values themselves: no address or branch depends on them."""
     values = UnknownValues(program)
     counted = (d for d in program.code if d.name == "FFMA" or (work.products[d.index] and d.name not in FUSED))
-    stores = (d for d in program.code if STORES.get(d.name) == "shared")
+    stores = (d for d in program.code if STORES.get(d.name) in ("shared", "local"))
     guarded = {d.index for d in counted if values.guards(d)}
     return frozenset(guarded.union(d.index for d in stores if values.is_stored(d)))
 
@@ -145,7 +159,7 @@ def _moved(program: Listing, loaded: set[str], open: frozenset[int]) -> bool:
     """Return whether a memory that is ``loaded`` is also written by instructions that are not executed, or whose values
     are not known, or whether mbarriers order accesses to it."""
     others = (*BULK_IN, *TO_OTHERS, "STSM", "SYNCS")
-    shared = any(d.name in others or (d.index in open and d.name in STORES) for d in program.code)
+    shared = any(d.name in others or (d.index in open and STORES.get(d.name) == "shared") for d in program.code)
     outside = any(d.name in BULK_OUT for d in program.code)
     return ("shared" in loaded and shared) or ("global" in loaded and outside)
 
@@ -179,13 +193,17 @@ def brought(d: Decoded) -> int:
 
 
 class UnknownValues:
-    """Registers that may hold an unknown value before each instruction."""
+    """Registers, and words of the stack where ptxas spills them, that may hold an unknown value before each
+    instruction."""
 
     def __init__(self, program: Listing) -> None:
         self._bits: dict[str, int] = {}
         code, after = program.code, program.after
-        written = [mask(self._bits, results(d)[0]) for d in code]
-        read = [mask(self._bits, reads(d)) for d in code]
+        written = [mask(self._bits, (*results(d)[0], *_spilled(d, "STL"))) for d in code]
+        read = [mask(self._bits, (*reads(d), *_spilled(d, "LDL"))) for d in code]
+        read = [
+            bits | mask(self._bits, stored(d) if d.name == "STL" else ()) for bits, d in zip(read, code, strict=True)
+        ]
         self._before = [0] * len(code)
         todo = [d.index for d in code if is_unknown(d)]
         while todo:
@@ -207,6 +225,14 @@ class UnknownValues:
     def is_stored(self, d: Decoded) -> bool:
         """Return whether the store ``d`` may store an unknown value."""
         return d.name == "STSM" or bool(self._before[d.index] & mask(self._bits, stored(d)))
+
+
+def _spilled(d: Decoded, name: str) -> list[str]:
+    """Return the words of the stack, as names, that ``d`` accesses if it is a ``name`` (LDL, STL)."""
+    memory = next((it for it in d.operands if isinstance(it, Memory)), None) if d.name == name else None
+    if memory is None or [it.shifted(0) for it in memory.registers] != [STACK]:
+        return []
+    return [f"[{memory.offset + at}]" for at in range(0, max(4, width_of(d.source.opcode)), 4)]
 
 
 def is_unknown(d: Decoded) -> bool:

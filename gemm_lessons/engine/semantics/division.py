@@ -10,7 +10,7 @@ Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,19 @@ def _quotient(mode: Mode) -> Function:
         floats.canonical(out)
 
     return function
+
+
+def has_slow_path(opcode: str, modifiers: Sequence[str]) -> bool:
+    """Return whether machine code checks the operands of an instruction, and computes some results by a function."""
+    return opcode == "div" and {"rn", "f32"} <= {*modifiers}
+
+
+def takes_slow_path(dividend: Array, divisor: Array) -> Array:
+    """Return where a division of float32, given as bits, takes its slow path in machine code: the exponents decide
+    (read on an H200 for all pairs)."""
+    a, b = (((bits >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32) for bits in (dividend, divisor))
+    slow: Array = (a <= 24) | (a == 255) | (b <= 1) | (b >= 252) | (a - b >= 127) | (b - a >= 125)
+    return slow
 
 
 def _root(mode: Mode) -> Function:

@@ -344,7 +344,8 @@ class Simulator:
                     return shared
                 for counters in observers:
                     of_each = [range(first, first + together) for first in firsts]
-                    counted = counters.result(machine.initial_memory, of_each if limit else None)
+                    chosen, slow = of_each if limit else None, machine.state.slow_division
+                    counted = counters.result(machine.initial_memory, chosen, slow)
                     if setting.count_products:
                         counted = request.tallied(counted, firsts[0])
                     counted = request.estimated(counted, members)
@@ -447,7 +448,7 @@ class _RequestedLaunch:
         counted = Counters()
         if counters and fault is None:
             try:
-                counted = counters.result(machine.initial_memory)
+                counted = counters.result(machine.initial_memory, slow_division=machine.state.slow_division)
             except (OutOfTime, MemoryError) as end:  # most likely raised where the kernel spends most of its time
                 often = self.program.kernel.instructions[int(counters.lanes.argmax())]
                 told = checks.result() if checks else ()
