@@ -101,6 +101,24 @@ def test_memory_is_bounded(run: Run, kernel: Path) -> None:
     assert outcome["findings"][0]["message"].startswith("the run needed more than 0.06 GiB of memory and was stopped")
 
 
+def test_two_files_are_compared_within_a_limit(run: Run, tmp_path: Path) -> None:
+    """The limit of both together; an estimate of so many iterations ended after 18 times as long."""
+    files = [str(tmp_path / name) for name in ("a.cu", "b.cu")]
+    for file in files:
+        Path(file).write_text(
+            'extern "C" __global__ void k(float *y, int n) {\n'
+            "    for (int i = 0; i < n; i++) y[i & 31] = y[i & 31] * 0.5f + n;\n}\n"
+        )
+    launch = ("--grid", "1", "--block", "32", "--args", "y=inout f32[32], n=100000000")
+    start = time.monotonic()
+    told = run("compare", *files, *launch, env={"GEMM_LESSONS_TIME_LIMIT": "1"})
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
+    own = "the run took longer than 1 s and was stopped"
+    busy = r"the run was stopped after 4\.\d s: the machine is busy, and gave it 0\.\d s of processor time"
+    assert re.match(f"error: ({own}|{busy}); GEMM_LESSONS_TIME_LIMIT and ", told.err)
+    assert time.monotonic() - start < 30, "the parent ends it after 38 s"
+
+
 @pytest.mark.parametrize("limit", ["nan", "inf", "0", "-1"])
 def test_no_limit_is_no_limit(run: Run, limit: str) -> None:
     told = run("run", "01", "--solution", f"--time-limit={limit}")

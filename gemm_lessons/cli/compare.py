@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -158,12 +157,9 @@ def _launches(paths: Sequence[Path], launches: Sequence[DescribedLaunch], gpu: s
     def work() -> int:
         from gemm_lessons.commands import of_launches
         from gemm_lessons.engine.inspection import ArgumentError
-        from gemm_lessons.engine.process import Bounds
         from gemm_lessons.report import Working, make_console, show_difference
 
-        one, other = (  # under the usual limits: those of the environment hold for both together, in this child
-            replace(launch.of(path, 0, gpu), bounds=Bounds()) for launch, path in zip(launches, paths, strict=True)
-        )
+        one, other = (launch.of(path, 0, gpu) for launch, path in zip(launches, paths, strict=True))
         try:
             with Working(make_console(stderr=True), " and ".join(shown(it) for it in paths)):
                 why = of_launches(one, other)

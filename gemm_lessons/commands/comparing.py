@@ -13,7 +13,6 @@ from gemm_lessons.devices import Tell, told_to
 from gemm_lessons.engine import GpuSpec, NotEstimated
 from gemm_lessons.engine.estimate import CAUSES, Cause, LineShare
 from gemm_lessons.engine.inspection import InspectRequest, explain
-from gemm_lessons.engine.process import bounds
 from gemm_lessons.engine.records import COUNTED, TABLED, dataclass, picked
 from gemm_lessons.gemm import Shape
 from gemm_lessons.judging import counted_names
@@ -59,7 +58,7 @@ def compare(request: RunRequest, other: Contender, mine: Contender, tell: Tell) 
     its own. Raise the errors of a run."""
     plan = RunPlan.of(request)
     kernels = [plan.kernel("kernel", it.label, it.lesson, it.path) for it in (other, mine)]
-    with bounds.within(request.bounds), told_to(tell):
+    with told_to(tell):
         left, right = (row_of(plan, kernel, Jobs()) for kernel in kernels)
     sides = list(zip(kernels, (left, right), strict=True))
     gates = {gate.id: gate for gate in (*other.lesson.gates, *mine.lesson.gates)}
@@ -163,13 +162,12 @@ def _of_row(row: Row, shape: Shape, gpu: GpuSpec) -> Explained | str:
 def of_launches(first: InspectRequest, second: InspectRequest) -> Difference | str:
     """Return the difference of two launches on one GPU, or why there is none. Raise as ``inspection.inspect``."""
     found = []
-    with bounds.within(first.bounds):
-        for request in (first, second):
-            try:
-                it = explain(request)
-            except NotEstimated as why:
-                return f"{request.path}: {why}"
-            found.append(Explained(request.path, request.source, it.estimate.time_us, it.shares, it.lines))
+    for request in (first, second):
+        try:
+            it = explain(request)
+        except NotEstimated as why:
+            return f"{request.path}: {why}"
+        found.append(Explained(request.path, request.source, it.estimate.time_us, it.shares, it.lines))
     return Difference(found[0], found[1], first.gpu.name, first.gpu.basis)
 
 

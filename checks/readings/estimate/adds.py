@@ -5,11 +5,9 @@ Needs CuPy and a GPU; some seconds. Microseconds of 16 atomics of 16,384 warps, 
 
 from __future__ import annotations
 
-import json
-import statistics
-import sys
 from pathlib import Path
 
+from checks.readings.estimate.queued import QueuedLaunches
 from checks.usage import help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -33,29 +31,16 @@ def main() -> None:
     import cupy
     import numpy as np
 
-    module = cupy.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
-    spin = cupy.RawKernel(
-        r'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }', "spin"
-    )
+    kernels = QueuedLaunches(SOURCE, 150_000, 12, 2)
     sums = cupy.zeros(1 << 22, cupy.int32)
     found: dict[str, float] = {}
     for kind in ("integers", "floats"):
-        function = module.get_function(kind)
         for label, places in PLACES.items():
             lanes = cupy.asarray(np.array(places, np.int32))
             for lines, step in LINES if max(places) < 32 else ((n, max(places) + 8) for n in (1, 2, 4, 16, 64, 4096)):
-                times = []
-                for _ in range(12):
-                    before, after = cupy.cuda.Event(), cupy.cuda.Event()
-                    spin((1,), (1,), (np.int64(150_000),))
-                    before.record()
-                    function((1024,), (512,), (np.int32(lines), np.int32(step), lanes, sums))
-                    after.record()
-                    after.synchronize()
-                    times.append(1e3 * cupy.cuda.get_elapsed_time(before, after))
-                found[f"{kind}, {label}, {lines} x {step}"] = round(statistics.median(times[2:]), 2)
-    gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    json.dump({"what": (__doc__ or "").partition("\n")[0], "gpu": gpu, "us": found}, sys.stdout, indent=1)
+                took = kernels.us(kind, 1024, 512, np.int32(lines), np.int32(step), lanes, sums)
+                found[f"{kind}, {label}, {lines} x {step}"] = took
+    kernels.print(__doc__ or "", found)
 
 
 if __name__ == "__main__":

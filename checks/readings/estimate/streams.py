@@ -9,11 +9,10 @@ Needs CuPy and a GPU; some seconds. Microseconds: the median of launches queued 
 
 from __future__ import annotations
 
-import json
-import statistics
 import sys
 from pathlib import Path
 
+from checks.readings.estimate.queued import QueuedLaunches
 from checks.usage import help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -42,10 +41,7 @@ def main() -> None:
     import cupy
     import numpy as np
 
-    module = cupy.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
-    spin = cupy.RawKernel(
-        r'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }', "spin"
-    )
+    kernels = QueuedLaunches(SOURCE, 150_000, 10, 2)
     x, y = (cupy.zeros(1 << 28, cupy.float32) for _ in range(2))
     if sys.argv[1:] == ["bursts"]:
         for pitch, count, warps, gap in BURSTS:
@@ -54,25 +50,15 @@ def main() -> None:
             for profiled in (False, True):
                 if profiled:
                     cupy.cuda.profiler.start()
-                module.get_function(f"burst{count}")((blocks,), (block,), (*sizes, y))
+                kernels.module.get_function(f"burst{count}")((blocks,), (block,), (*sizes, y))
                 cupy.cuda.Device().synchronize()
             cupy.cuda.profiler.stop()
         return
     found = {}
     for name, warps, turns in STREAMS:
         block, blocks = (32 * warps, 132) if warps <= 16 else (256, 132 * warps // 8)
-        times = []
-        for _ in range(10):
-            before, after = cupy.cuda.Event(), cupy.cuda.Event()
-            spin((1,), (1,), (np.int64(150_000),))
-            before.record()
-            module.get_function(name)((blocks,), (block,), (np.int32(turns), x, y))
-            after.record()
-            after.synchronize()
-            times.append(1e3 * cupy.cuda.get_elapsed_time(before, after))
-        found[f"{name}, {warps} warps, {turns} turns"] = round(statistics.median(times[2:]), 2)
-    gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    json.dump({"what": (__doc__ or "").partition("\n")[0], "gpu": gpu, "us": found}, sys.stdout, indent=1)
+        found[f"{name}, {warps} warps, {turns} turns"] = kernels.us(name, blocks, block, np.int32(turns), x, y)
+    kernels.print(__doc__ or "", found)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,9 @@ is hidden; L2 is as the launch before left it.
 
 from __future__ import annotations
 
-import json
-import statistics
-import sys
 from pathlib import Path
-from typing import Any
 
+from checks.readings.estimate.queued import QueuedLaunches
 from checks.usage import help_if_asked
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -19,33 +16,17 @@ MIB = 1 << 20
 SIZES = (4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512)  # MiB of each array
 WAYS = {"one place": 0, "consecutive": 1, "random": 2, "a place a block": 3}
 ROWS = ((256, 128, 32), (256, 128, 64), (256, 128, 256), (256, 528, 64), (1032, 128, 64), (1032, 528, 256))
-TIMES = 21
 
 
 def main() -> None:
     import cupy
     import numpy as np
 
-    module = cupy.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
-    spin = cupy.RawKernel(
-        r'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n); }', "spin"
-    )
+    kernels = QueuedLaunches(SOURCE, 200_000, 21, 3)
     x, y = (cupy.zeros(max(SIZES) * MIB // 4, cupy.float32) for _ in range(2))
     sums = cupy.zeros(4 * MIB, cupy.int32)
 
-    def us(name: str, grid: int, block: int, *args: Any) -> float:
-        function, events = module.get_function(name), []
-        for _ in range(TIMES):
-            pair = cupy.cuda.Event(), cupy.cuda.Event()
-            spin((1,), (1,), (np.int64(200_000),))
-            pair[0].record()
-            function((grid,), (block,), args)
-            pair[1].record()
-            pair[1].synchronize()
-            events.append(pair)
-        return round(1e3 * statistics.median(cupy.cuda.get_elapsed_time(*pair) for pair in events[3:]), 2)
-
-    found: dict[str, float] = {}
+    us, found = kernels.us, dict[str, float]()
     for blocks in (1, 132, 1056, 16_384, 131_072, 1_048_576):
         found[f"empty, {blocks} blocks of 128"] = us("empty", blocks, 128, np.int32(0), np.uint32(0), sums)
     for blocks in (16_384, 131_072):
@@ -88,8 +69,7 @@ def main() -> None:
             grid, block = (264, 16 * warps) if warps > 32 else (132, 32 * warps)
             label = f"dependent_lines 64 of {size} MiB, {warps} warps a multiprocessor"
             found[label] = us("dependent_lines", grid, block, np.uint32(size * MIB // 128 - 1), x, y)
-    gpu = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    json.dump({"what": (__doc__ or "").partition("\n")[0], "gpu": gpu, "us": found}, sys.stdout, indent=1)
+    kernels.print(__doc__ or "", found)
 
 
 if __name__ == "__main__":
