@@ -183,7 +183,7 @@ class Case:
             tiled=False,
         )
         return Profile(
-            lambda: ((1, trace), (2, trace)), blocks_per_sm=resident, tile_rows=1, tile_cols=ADDED_UP, traffic=traffic
+            lambda: ((1, trace), (2, trace)), blocks_per_sm=resident, tile_cols=ADDED_UP, traffic=traffic, tiled=False
         )
 
 

@@ -316,7 +316,7 @@ def test_a_launch_finds_in_l2_what_the_one_before_left(size: float, between: flo
 
 def test_what_is_left_in_l2_is_not_read_from_dram() -> None:
     moved = moving({"P": 8e6}, {"C": 8e6}, tiled=False)
-    of = Profile(profile(ffma(1)).tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=moved)
+    of = Profile(profile(ffma(1)).tracer, blocks_per_sm=2, tile_rows=128, tile_cols=128, traffic=moved, tiled=False)
     alone, after = (estimate_at(of, SMALL, (64, 1, 1), H200, left=left).parts["dram"] for left in (0.0, 8e6))
     assert after == pytest.approx(alone / 2)
     second = Estimator((of, of), lambda _: [Grid((64, 1, 1), (256, 1, 1))] * 2).at(SMALL, H200)
@@ -335,7 +335,7 @@ def test_rows_that_l2_cannot_hold_are_read_from_dram_again(barrier: bool, row: i
         reads: list[Line] = [("LDG.E R8, [R2.64]", FREE, Traffic("global", True, 1, 1, it)) for it in lines]
         return k, trace([*reads, *between, *reads], 1, 16)
 
-    of = Profile(lambda: (at(8), at(16)), blocks_per_sm=16, tile_rows=1, tile_cols=1, traffic=moved)
+    of = Profile(lambda: (at(8), at(16)), blocks_per_sm=16, traffic=moved, tiled=False)
     found = estimate_at(of, Shape(1, 1, row), (blocks, 1, 1), H200).parts["dram"]
     once = 128.0 * row * blocks / H200.dram_bytes_per_s * 1e6
     assert found / once == pytest.approx(times, rel=0.05)

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from gemm_lessons import cli
 from gemm_lessons.course import CommandError
-from gemm_lessons.engine.process import GIB, SLOW, Bounds, OutOfTime, affordable, signal_name, watch, within
+from gemm_lessons.engine.process import GIB, SLOW, Bounds, OutOfTime, affordable, bounds, signal_name, watch
 from gemm_lessons.gemm import Shape
 from gemm_lessons.running import EXIT_NOT_PASSED
 
@@ -72,10 +72,10 @@ def guarded(work: Callable[[Callable[[int], None]], int], lost: Callable[[str, s
     return lost("crash", f"the run was ended by {signal_name(-ended.code)}{why}")
 
 
-def in_child(work: Callable[[], int], bounds: Bounds | None = None) -> int:
+def in_child(work: Callable[[], int], most: Bounds | None = None) -> int:
     """Run ``work`` as ``guarded`` does, for a command without a verdict: a lost child is reported as an error, and so
-    is the end of its time or memory. Without ``bounds``, the limits are those of the environment."""
-    limits = bounds or replace(bounds_for(None, None), advice=f"; {' and '.join(ENVIRONMENT)} allow more")
+    is the end of its time or memory. Without ``most``, the limits are those of the environment."""
+    limits = most or replace(bounds_for(None, None), advice=f"; {' and '.join(ENVIRONMENT)} allow more")
 
     def lost(kind: str, message: str) -> int:
         from gemm_lessons.report import make_console, show_error
@@ -85,7 +85,7 @@ def in_child(work: Callable[[], int], bounds: Bounds | None = None) -> int:
 
     def limited(tell: Callable[[int], None]) -> int:
         try:
-            with within(limits):
+            with bounds.within(limits):
                 return work()
         except (OutOfTime, MemoryError) as end:
             return lost("timeout", f"{end if isinstance(end, OutOfTime) else limits.too_much}{limits.advice}")

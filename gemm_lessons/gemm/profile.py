@@ -93,11 +93,6 @@ class Profile(LoopProfile):
     staying: int = 0
     first_tiles: Callable[[Shape, int], CopiedBoxes | None] | None = None
 
-    @property
-    def tiled(self) -> bool:
-        """Whether it multiplies tiles of A and B."""
-        return self.traffic.tiled
-
     def boxes(self, shape: Shape, blocks: int) -> CopiedBoxes | None:
         """Return the bytes that the first ``blocks`` of a launch for ``shape`` copy by TMA; None if that is unknown."""
         if self.first_tiles is None:
@@ -144,6 +139,7 @@ def profile_of(subject: Subject, blocks_per_sm: int) -> Profile:
         cluster,
         kernel.key(__version__, repr(subject.grid_at(short)), repr(short), str(blocks_per_sm), *untiled),
         twice if subject.staying else None,
+        subject.traffic.tiled,
         subject.tile.rows,
         subject.tile.cols,
         subject.traffic,

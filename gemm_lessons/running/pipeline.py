@@ -374,7 +374,8 @@ def advised(plan: RunPlan, rows: Sequence[Row]) -> tuple[Row, Lesson | None]:
     """Return the kernel's row, the first, with its hints, and the lesson that attacks what limits a right kernel."""
     lesson, row, kernel = plan.lesson, rows[0], plan.kernels[0]
     estimate_ = row.speed.estimate
-    attacker = plan.attacker(estimate_.limiter) if estimate_ and row.verdict.kind == "passed" else None
+    passed, course = row.verdict.kind == "passed", plan.request.course
+    attacker = course.attacked_by(lesson, estimate_.limiter) if estimate_ and passed else None
     solution = next((other for other in rows if other.role == "reference"), None)
     evidence = Evidence(
         lesson=lesson,

@@ -189,6 +189,8 @@ class RunPlan:
     only checked on ``tiles`` of C at far shapes."""
 
     request: RunRequest
+    lesson: Lesson
+    gpu: GpuSpec
     device: Device
     seed: int
     timed_shape: Shape
@@ -236,6 +238,8 @@ class RunPlan:
         device = device.expecting(lesson.at(timed).data, timed, seed)
         plan = cls(
             request=request,
+            lesson=lesson,
+            gpu=request.gpu,
             device=device,
             seed=seed,
             timed_shape=timed,
@@ -252,23 +256,9 @@ class RunPlan:
         return replace(plan, kernels=tuple(plan._line_up()))
 
     @property
-    def lesson(self) -> Lesson:
-        """Return the lesson of the kernel under test."""
-        return self.request.lesson
-
-    @property
-    def gpu(self) -> GpuSpec:
-        """Return the GPU of estimates and occupancy."""
-        return self.request.gpu
-
-    @property
     def timer(self) -> Gpu | None:
         """Return what measures this lesson's kernels; None on the simulator, and for an answer that is not timed."""
         return None if self.lesson.data.untimed else self.device.timer
-
-    def attacker(self, limiter: str) -> Lesson | None:
-        """Return the later lesson that attacks this limiter; None without one, and without a course."""
-        return self.request.course.attacked_by(self.lesson, limiter)
 
     def in_place_of_sample(self) -> tuple[LaunchPlan, ...]:
         """Return the launches that check and count the kernel whose blocks cannot be sampled."""

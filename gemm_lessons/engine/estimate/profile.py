@@ -188,7 +188,8 @@ class LoopProfile:
     ``blocks_per_sm``: resident blocks, from the occupancy; ``cluster``: blocks of a cluster. ``tile_depth``: K of a
     tile that blocks load and wait for, 0 where they copy tiles ahead, and ``deeper``: traces of at least ``TILES`` such
     tiles, if the others have fewer; ``twice``: a trace in which the first block has two tiles of C, where blocks
-    compute several in turn. ``key`` names the profile in the cache on disk; None disables that cache.
+    compute several in turn; ``tiled``: whether blocks multiply tiles; others may read the same bytes again after a
+    barrier. ``key`` names the profile in the cache on disk; None disables that cache.
     """
 
     tracer: Callable[[], Traces]
@@ -198,12 +199,8 @@ class LoopProfile:
     cluster: int = 1
     key: str | None = None
     twice: Callable[[], Trace] | None = None
+    tiled: bool = True
     _plays: dict[str, Played] = field(default_factory=dict, init=False)
-
-    @property
-    def tiled(self) -> bool:
-        """Whether blocks multiply tiles; others may read the same bytes again after a barrier."""
-        return True
 
     @cached_property
     def traces(self) -> Traces:

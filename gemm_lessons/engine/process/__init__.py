@@ -17,7 +17,7 @@ from gemm_lessons.engine.records import on_first_use
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.process import bounds, files, resources
-    from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds, OutOfTime, affordable, within
+    from gemm_lessons.engine.process.bounds import GIB, SLOW, Bounds, OutOfTime, affordable
     from gemm_lessons.engine.process.child import (
         Child, ChildDied, ChildHung, Claims, Forked, Parent, adopt_orphans, end_orphans, go_on_in_child, signal_name,
     )  # fmt: skip
