@@ -160,6 +160,15 @@ def line_of(source: str, text: str) -> int:
                     ("arrive(&empty[i % 2]);", "if (t == 32) arrive(&empty[i % 2]);")],
          "mbarrier.init gives the mbarrier empty[0] 2 arrivals a phase, but only 1 came in line 51",
          ["still needs 1 of 2 arrivals (1 came in line 51)"]),
+        # Two warps read a stage, and one arrival is counted: they end two phases.
+        (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 1);"),
+                    ("arrive(&empty[i % 2]);", "if (t % 32 == 0) arrive(&empty[i % 2]);")],
+         "mbarrier.init gives the mbarrier empty[0] 1 arrival a phase, but 2 came in line 51 before the wait in line"
+         " 42, so more than one phase had ended", []),
+        (PIPELINE, [("init(&empty[s], 64);", "init(&empty[s], 1);"),
+                    ("arrive(&empty[i % 2]);", "if (t == 32) { arrive(&empty[i % 2]);\n arrive(&empty[i % 2]); }")],
+         "mbarrier.init gives the mbarrier empty[0] 1 arrival a phase, but 1 came in line 51, 1 came in line 52 before"
+         " the wait in line 42: the same threads arrived again", []),
         # Half of the consumers wait for something else, so the count may be right.
         (PIPELINE, [("u64 full[2], empty[2];", "u64 full[2], empty[2], other;"),
                     ("init(&empty[s], 64); }", "init(&empty[s], 64); } init(&other, 1); if (x == y) arrive(&other);"),

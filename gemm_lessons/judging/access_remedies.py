@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records import Coordinates, PastAll, PastEnd, Stopped
 from gemm_lessons.gemm import Shape
-from gemm_lessons.judging.advice import DESCRIPTOR, OWN_ARRAYS
+from gemm_lessons.judging.advice import DESCRIPTOR, NOT_COPIED, OWN_ARRAYS
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
@@ -178,7 +178,7 @@ def descriptor(facts: Evidence, finding: Finding) -> str | None:
         return None
     if finding.kind == "out_of_bounds":
         return f"The descriptor names bytes beyond shared memory: {DESCRIPTOR}"
-    return f"The products read bytes that no copy has written. Do the copies fill the whole tile? If so, {DESCRIPTOR}"
+    return NOT_COPIED
 
 
 def into_the_next(facts: Evidence, finding: Finding) -> str | None:

@@ -9,6 +9,7 @@ DESCRIPTOR = (
     "compare the descriptor with the tensor map. The address in shared memory and both distances are divided by 16, "
     "and the swizzle is that of the box."
 )
+NOT_COPIED = f"The products read bytes that no copy has written. Do the copies fill the whole tile? If so, {DESCRIPTOR}"
 # Advice by the kind of finding; the finding itself says what happened and where.
 REMEDIES: Mapping[str, str] = {
     "out_of_bounds": "Guard the access: a thread whose row, column or k is outside the matrix must not touch it. An "
@@ -82,6 +83,16 @@ PART_OF_TILE = {
     "": "the same part of every block tile is wrong ({where:part}), so blockIdx and k0 are not to blame. Suspect what "
     "depends on the place in the tile: the boxes, a distance in a descriptor, the swizzle, or an index in the store.",
 }
+# For kernels with boxes or textures: what they read outside of a matrix is 0.
+OUTSIDE = "outside of the matrix, from where zeros arrive"
+FIRST_TILE = {
+    "": "only the first K tile (k = {first} to {last}) was summed. Does the loop over k0 step by {depth} up to K, or "
+    f"does a later iteration read a tile or its scales {OUTSIDE}?",
+}
+BOUND = {
+    "": "in {in_tile:whole} only the products with {in_tile:k} below {end} of {size} were added: does the loop over k "
+    f"end at {{end}}{{called:in brackets}}, or is what follows read {OUTSIDE}?",
+}
 UNWRITTEN_PART = {
     "": f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
     "size": f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
@@ -95,6 +106,10 @@ STEP_OF_K = (
 BARRIER_OF_ROLE = (
     "A barrier is missing between the write and the other thread's access. __syncthreads() would wait for the other "
     "roles, too: let the threads of this role meet at a numbered barrier (bar.sync number, threads)."
+)
+AFTER_INIT = (
+    "A thread may use an mbarrier only after mbarrier.init: let all threads of the block meet in between, or those of "
+    "the whole cluster if its blocks use each other's mbarriers."
 )
 BARRIER_OF_BRANCHES = (
     "A barrier is missing between the write and the other thread's access: the numbered one of this kernel (bar.sync). "
@@ -142,6 +157,10 @@ OF_A_CAUSE: Mapping[str, str] = {
 ENDLESS_OF: Mapping[str, str] = {
     "cause count": "Each thread that executes the line of an arrival makes one arrival. Let mbarrier.init count "
     "exactly those of one phase, or let as many threads arrive as it counts.",
+    "cause overtaken": "Let mbarrier.init count all arrivals of one use of the stage: those of each role or warp that "
+    "uses it, in each block of a cluster.",
+    "cause again": "Each use of a stage needs one arrival of each role. Which stage does each line of an arrival name: "
+    "that of this step or of the previous one?",
     "cause first wait": "A stage is empty before its first use, so the first wait for it must not block. No phase "
     "has ended yet, and a wait for parity 1 returns at once. From then on, use t of a stage waits for phase t - "
     "1.",
@@ -168,10 +187,16 @@ OF_A_COUNT = (
     "A numbered barrier (bar.sync number, threads) waits until that many threads have arrived. Count the threads of "
     "the roles that meet there, and no others, and let each of them arrive equally often."
 )
+TWO_STORES = (
+    "There is a barrier for every tile, and one more would only decide which of two values remains in this element. Is "
+    "one of the two indices wrong?"
+)
+SEVERAL_PLACES = "__syncthreads() is undefined in two branches: let the threads meet at a numbered barrier (bar.sync)."
 # For a thread's own array, as the debug build names it.
 OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # Advice by (kind, case) or (kind, effects of the accesses), where the kind alone does not decide.
 SPECIAL_REMEDIES: Mapping[tuple[str, str], str] = {
+    ("descriptor", "empty"): NOT_COPIED,
     **dict.fromkeys((("descriptor", case) for case in ("apart", "apart later", "again")), STEP_OF_K),
     ("timeout", "bounds"): "Is a loop endless, or does it only take long? A counter that does not change never reaches "
     "its bound. Divisions, remainders and functions of doubles are dozens of instructions each: use few of them.",

@@ -10,10 +10,11 @@ import re
 from gemm_lessons.course import open_todos
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler import Lexed, without_comments
-from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
+from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Cause, Hang, InFlight, MbarrierMisuse
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
 from gemm_lessons.judging.advice import (
     ACROSS_ROLES,
+    AFTER_INIT,
     ANNOUNCED,
     BARRIER_OF_BRANCHES,
     BARRIER_OF_ROLE,
@@ -25,6 +26,8 @@ from gemm_lessons.judging.advice import (
     OF_BYTES,
     OTHER_ARRAY,
     REFILLED,
+    SEVERAL_PLACES,
+    TWO_STORES,
     UNSET_SUMS,
 )
 from gemm_lessons.judging.evidence import Evidence
@@ -104,6 +107,8 @@ def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     barriers = counters.get("barriers")
     if barriers is None or barriers < tiles:
         return None
+    if finding.effects in ALIKE:
+        return TWO_STORES
     if "STAGES" in facts.lesson.tile.defines:
         return (
             "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
@@ -205,9 +210,13 @@ def counted_barrier(facts: Evidence, finding: Finding) -> str | None:
 
 
 def among_roles(facts: Evidence, finding: Finding) -> str | None:
-    """Advise on a missing barrier where roles have barriers of their own."""
+    """Advise on a missing barrier where roles have barriers of their own, or after mbarriers are made."""
+    if (finding.kind, finding.case) == ("divergent_barrier", "places") and ROLES.search(without_comments(facts.source)):
+        return SEVERAL_PLACES
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
         return None
+    if finding.array and re.search(rf"\bBarrier\s[^;()]*\b{finding.array}\s*\[", facts.source):
+        return AFTER_INIT
     if not ROLES.search(without_comments(facts.source)):
         return None
     if "STAGES" in facts.lesson.tile.defines:
@@ -217,7 +226,9 @@ def among_roles(facts: Evidence, finding: Finding) -> str | None:
 
 def other_barriers(facts: Evidence, finding: Finding) -> str | None:
     """Advise on an arrival at an mbarrier of another array than the line names."""
-    hit = finding.facts.mbarrier.array if isinstance(finding.facts, MbarrierMisuse) else ""
+    cause = finding.facts.cause if isinstance(finding.facts, Hang) else finding.facts
+    astray = isinstance(cause, MbarrierMisuse) or (isinstance(cause, Cause) and cause.case == "cause other array")
+    hit = cause.mbarrier.array if astray else ""
     named = re.findall(r"\b(\w+)\s*\[", facts.quote(finding.line or 0))
     arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
     if not hit or len(arrays) != 1 or arrays == [hit]:

@@ -17,6 +17,8 @@ from gemm_lessons.judging import access_remedies as access
 from gemm_lessons.judging import order_remedies as order
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT
 from gemm_lessons.judging.advice import (
+    BOUND,
+    FIRST_TILE,
     NAN_OF,
     NOT_READ,
     OWN_ARRAYS,
@@ -216,12 +218,18 @@ def _of_descriptors(facts: Evidence, _: Pattern) -> str | None:
     return "" if PRODUCT.search(without_comments(facts.source)) else None
 
 
+def _zeros_outside(facts: Evidence, _: Pattern) -> str | None:
+    return "" if re.search(r"\w_box\b|\btex1Dfetch\b", without_comments(facts.source)) else None
+
+
 # Only a block with a loop over tiles has several, and only boxes are requested.
 RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], Mapping[str, str]]] = {
     "nan": (_unset_memory, NAN_OF),
     "partly_written": (_unowned, UNWRITTEN_PART),
     "rows_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
     "columns_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
+    "first_k_tile": (_zeros_outside, FIRST_TILE),
+    "wrong_bound": (_zeros_outside, BOUND),
     "same_part": (_of_descriptors, PART_OF_TILE),
 }
 RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
@@ -234,10 +242,10 @@ RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     access.one_owner,
     access.not_filled_up,
     access.descriptor,
+    order.other_barriers,
     order.endless_phase,
     order.counted_barrier,
     order.among_roles,
-    order.other_barriers,
     order.refilled,
     order.added_to_no_sums,
     order.passed_by,

@@ -145,11 +145,11 @@ class HangReport:
                 lines.add(self._lines.line(instruction.index) or 0)
         return plain_name(name), tuple(sorted(lines)) if len(lines) <= MOST_DUE else ()
 
-    def _came(self, cell: int, phase: int, what: Any) -> tuple[Came, ...]:
-        """Return the arrivals or bytes that came in a phase, by source line."""
+    def _came(self, cell: int, phase: int | range, what: Any) -> tuple[Came, ...]:
+        """Return the arrivals or bytes that came in a phase, or in several, by source line."""
         sums: Counter[int | None] = Counter()
         for event, here in self._state.history.at(cell, what):
-            now = here[event.phase[here] == phase]
+            now = here[np.isin(event.phase[here], phase)]
             if now.size:
                 sums[self._lines.line(event.index)] += int(event.amount[now].sum())
         return tuple(Came(f"came {what}", amount, line) for line, amount in sums.items())
@@ -299,11 +299,13 @@ class HangReport:
             return next((it for it in barriers if it.case == "cause partner waits"), barriers[0])
         for find in (
             self._several_phases,
+            self._other_array,
             self._repeated,
             self._bytes,
             self._no_arrival,
             self._one_block,
             self._first_wait,
+            self._overtaken,
             self._skipped,
             self._count,
         ):
@@ -325,6 +327,14 @@ class HangReport:
                         lanes, first = event.lanes[mine], int(phases[0])
                         yield self._of("cause several phases", wait.cell, event.index, lanes, first, (), expected)
 
+    def _other_array(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Find arrivals of lines that name another array of mbarriers: their index is outside of that array."""
+        for wait in waits:
+            array = self._array(wait.cell)
+            for event, here in self._state.history.at(wait.cell, "arrived"):
+                if self._names.get(event.index, array) != array:
+                    yield self._of("cause other array", wait.cell, event.index, event.lanes[here], 0)
+
     def _repeated(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Find threads that have passed a wait for the same phase twice, because the parity did not change."""
         before: dict[tuple[int, int], int] = {}
@@ -334,16 +344,31 @@ class HangReport:
                     yield self._of("cause parity", cell, event.index, np.array([lane]), phase)
                 before[lane, cell] = phase
 
+    def _overtaken(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
+        """Find mbarriers of which two phases ended where a thread waited for one, by arrivals of all of its users."""
+        for wait in waits:
+            phase, expected = (int(it[wait.cell]) for it in (self._state.phases.phase, self._state.phases.expected))
+            unseen = range(self._seen(wait) + 1, phase)
+            if len(unseen) > 1 and not self._state.history.forgets:
+                lanes = [self._arrived(wait.cell, it) for it in unseen]
+                case = "cause overtaken" if len(np.unique(np.concatenate(lanes))) > expected else "cause again"
+                came = self._came(wait.cell, unseen, "arrived")
+                yield self._of(case, wait.cell, wait.index, wait.lanes, phase, came, expected)
+
     def _skipped(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Find threads that wait for the end of a phase, but have not waited for the phase before."""
         for wait in waits:
-            phase, lane = int(self._state.phases.phase[wait.cell]), int(wait.lanes[0])
-            seen = -1
-            for event, here in self._state.history.at(wait.cell, "waited"):
-                if lane in event.lanes[here]:
-                    seen = int(event.phase[here][event.lanes[here] == lane][0])
-            if phase - 1 > seen >= 0:
+            phase = int(self._state.phases.phase[wait.cell])
+            if phase - 1 > self._seen(wait) >= 0:
                 yield self._of("cause skipped", wait.cell, wait.index, wait.lanes, phase)
+
+    def _seen(self, wait: _Wait) -> int:
+        """Return the newest phase of an mbarrier that a waiting thread has seen end; -1 if none."""
+        lane, seen = int(wait.lanes[0]), -1
+        for event, here in self._state.history.at(wait.cell, "waited"):
+            if lane in event.lanes[here]:
+                seen = int(event.phase[here][event.lanes[here] == lane][0])
+        return seen
 
     def _bytes(self, waits: Sequence[_Wait]) -> Iterator[Cause]:
         """Find phases in which copies brought more or fewer bytes than expect_tx announced."""

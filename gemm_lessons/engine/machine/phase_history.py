@@ -37,6 +37,11 @@ class PhaseHistory:
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=KEPT)
 
+    @property
+    def forgets(self) -> bool:
+        """Return whether events are missing."""
+        return len(self._events) == KEPT
+
     def begin(self) -> None:
         """Forget all events, for a new batch."""
         self._events.clear()

@@ -270,6 +270,12 @@ TEMPLATES: Mapping[str, str] = {
     " for the phase before: the parity must change with every phase",
     "cause several phases": "in {line:line}, {who:threads} arrive together at {mbarrier:mbarrier}, to which"
     " mbarrier.init gives {expected:arrival} a phase: they end several phases at once, so let fewer threads arrive",
+    "cause other array": "{line:line} arrives at {mbarrier:mbarrier}, but names another array: its index is outside of"
+    " that array",
+    "cause overtaken": "mbarrier.init gives {mbarrier:mbarrier} {expected:arrival} a phase, but {came:, } before the"
+    " wait in {line:line}, so more than one phase had ended",
+    "cause again": "mbarrier.init gives {mbarrier:mbarrier} {expected:arrival} a phase, but {came:, } before the wait"
+    " in {line:line}: the same threads arrived again",
     "cause too few bytes": "the copies for {mbarrier:mbarrier} of block {who.block} bring fewer bytes than"
     " mbarrier.expect_tx announces ({came:, })",
     "cause too many bytes": "the copies for {mbarrier:mbarrier} of block {who.block} bring more bytes than"
