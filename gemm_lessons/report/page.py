@@ -77,7 +77,7 @@ def record(view: View) -> JSON:
             "dots": [{"label": it.label, "x": it.flop_per_byte, "y": it.tflops} for it in view.roofline.dots],
         },
         "states": [
-            {"name": name, "letter": letter, "text": WAITS[name][0] or "runs: issues, or is ready to"}
+            {"name": name, "letter": letter, "text": WAITS[name][0] or "runs: issues, or its unit is busy"}
             for name, letter in _letters()
         ],
         "spent": SPENT,

@@ -28,8 +28,8 @@ MARKS: Mapping[Shown, tuple[str, str]] = {
     "barrier": (".", "quiet"),
 }
 KEY = (
-    "#: runs, .: waits at a barrier, p: for products, g: for global memory, s: for shared memory, r: for a slow"
-    " instruction, q: load-store queue is full"
+    "#: runs, or its unit is busy, .: waits at a barrier, p: for products, g: for global memory, s: for shared memory,"
+    " r: for a slow instruction, q: load-store queue is full"
 )
 
 

@@ -8,7 +8,7 @@
 #include "matrix.cuh"
 
 constexpr int PK = BK / PIECES;           // k of a piece
-constexpr int PAD = PK < 8 ? 16 / PK : 2; // doubles behind a row of a, so that stores have no conflicts
+constexpr int PAD = PK < 8 ? 16 / PK : 2; // doubles after a row of a, so that stores have no conflicts
 
 struct Tiles { // of one K tile: what a buffer holds
     double a[BK][BM + PAD];

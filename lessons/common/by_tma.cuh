@@ -94,7 +94,7 @@ gemm_by_tma(const __grid_constant__ CUtensorMap map_A, const __grid_constant__ C
     // registers -> products
     Of::Sums acc[WM / 16][WN / Of::COLS] = {};
 
-    // Walk along K, one tile at a time. The next one is awaited in the last step, behind the first LATE - 1 products.
+    // Walk along K, one tile at a time. The next one is awaited in the last step, after the first LATE - 1 products.
     int now = 0;         // the stage with the tile at hand
     unsigned parity = 0; // of the phase that it is in
     await(full[now], parity);

@@ -1,11 +1,12 @@
-// The kernel of lesson 26 once more, for GPUs of compute capability 9.0. A launch of its own turns A, and then both tiles
-// come by TMA. No thread of the product copies, turns or stores into shared memory: it loads factors and multiplies.
+// The kernel of lesson 26 once more, for GPUs of compute capability 9.0. A launch of its own transposes A, and then both
+// tiles come by TMA. No thread of the product copies, transposes or stores into shared memory: it loads factors and
+// multiplies.
 //
-// Lesson 26 includes this behind its kernel and explains it in "A turned beforehand".
+// Lesson 26 includes this after its kernel and explains it in "A transposed beforehand".
 #pragma once
 #include "tma.cuh"
 
-// At = A, turned: 4 x 4 numbers a thread, in registers. A block has 64 x 64 of them, a warp 16 of k in 32 rows, so that
+// At = A, transposed: 4 x 4 numbers a thread, in registers. A block has 64 x 64 of them, a warp 16 of k in 32 rows, so that
 // both what it reads and what it writes are whole sectors.
 extern "C" __global__ void turn(const float *A, float *At, int M, int K)
 {
