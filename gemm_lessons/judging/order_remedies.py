@@ -10,7 +10,7 @@ import re
 from gemm_lessons.course import open_todos
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler import Lexed, without_comments
-from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Cause, Hang, InFlight, MbarrierMisuse
+from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
 from gemm_lessons.judging.advice import (
     ACROSS_ROLES,
@@ -226,9 +226,9 @@ def among_roles(facts: Evidence, finding: Finding) -> str | None:
 
 def other_barriers(facts: Evidence, finding: Finding) -> str | None:
     """Advise on an arrival at an mbarrier of another array than the line names."""
-    cause = finding.facts.cause if isinstance(finding.facts, Hang) else finding.facts
-    astray = isinstance(cause, MbarrierMisuse) or (isinstance(cause, Cause) and cause.case == "cause other array")
-    hit = cause.mbarrier.array if astray else ""
+    hit = finding.facts.mbarrier.array if isinstance(finding.facts, MbarrierMisuse) else ""
+    if isinstance(finding.facts, Hang):
+        hit = finding.facts.hit
     named = re.findall(r"\b(\w+)\s*\[", facts.quote(finding.line or 0))
     arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
     if not hit or len(arrays) != 1 or arrays == [hit]:

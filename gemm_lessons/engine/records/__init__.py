@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.records import toml_file
     from gemm_lessons.engine.records.elements import ELEMENTS, SINGLE, Element, bits, strides_of
     from gemm_lessons.engine.records.facts import (
-        AtBarrier, AtMbarrier, Cause, Coordinates, Details, Hang, InFlight, Location, MbarrierMisuse, Missed, Misuse,
-        NoRoom, PastAll, PastEnd, Quoted, Stopped,
+        AtBarrier, AtMbarrier, Coordinates, Details, Hang, InFlight, Location, MbarrierMisuse, Missed, Misuse, NoRoom,
+        PastAll, PastEnd, Quoted, Stopped,
     )  # fmt: skip
     from gemm_lessons.engine.records.frozen import dataclass, picked
     from gemm_lessons.engine.records.hashing import GOLDEN, mixed

@@ -386,6 +386,13 @@ class Hang(Details):
     more: int | None = None
     cycle: tuple[Link, ...] = ()
 
+    @property
+    def hit(self) -> str:
+        """The array of mbarriers at which a line arrived that names another one; empty if none."""
+        if isinstance(self.cause, Cause) and self.cause.case == "cause other array":
+            return self.cause.mbarrier.array
+        return ""
+
 
 @dataclass(frozen=True)
 class Endless(Details):
