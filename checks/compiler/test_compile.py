@@ -89,6 +89,42 @@ __global__ void gemm(u_int32_t *__restrict x) {
     assert all(word in ptx for word in ("popc.b32", "clz.b32", ", 77;", "bar.warp.sync"))
 
 
+def test_functions_that_nvcc_takes_from_std(compiled):
+    source = """#include <cstring>
+#include <cstdlib>
+#include <cstdio>
+#include <ctime>
+__global__ void gemm(float *x) {
+    float y[2];
+    std::memcpy(y, x, 8);
+    std::memset(x, 0, 4);
+    void *p = std::malloc(8);
+    std::free(p);
+    std::clock_t before = std::clock();
+    std::printf("%d", int(std::clock() - before));
+    x[1] = y[1] + std::labs(long(y[0]));
+}"""
+    assert compiled(source).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    "call", ["pow(2, n)", "pow(x, 2.0)", "std::pow(2u, x)", "pow((unsigned char)n, 3)", "pow(x, 2L)"]
+)
+def test_pow_of_two_types_is_in_double_as_with_nvcc(compiled, call):
+    it = compiled(f"__global__ void gemm(float *y, float x, int n) {{ y[0] = {call}; }}")
+    assert "fma.rn.f64" in it.ptx
+    assert it.diagnostics == ()
+
+
+def test_pow_of_floats_is_in_float_and_of_a_float_and_an_integer_is_told(compiled):
+    floats = compiled("__global__ void gemm(float *y, float x) { y[0] = pow(x, 2.5f) + powf(x, 2); }")
+    assert ".f64" not in floats.ptx
+    assert floats.diagnostics == ()
+    (told,) = compiled("__global__ void gemm(float *y, float x) {\n    y[0] = pow(x, 2);\n}").diagnostics
+    assert (told.severity, told.line) == ("warning", 2)
+    assert "in double with nvcc: write powf(x, n)" in told.message
+
+
 def test_the_matrix_header_of_the_course(compiled):
     source = '#include "matrix.cuh"\n' + PLAIN
     assert compiled(source, include_dirs=[LESSONS / "common"]).entry == "_Z4gemmPf"

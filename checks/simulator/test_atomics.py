@@ -72,6 +72,31 @@ def test_one_operand_for_all_lanes():
     assert view.tolist() == [9, 11]
 
 
+@pytest.mark.counted
+@pytest.mark.parametrize(
+    ("index", "floats", "doubles"),  # as an H200 counted them
+    [
+        ("0", 32, 32),
+        ("i", 4, 8),
+        ("i // 2", 4, 8),
+        ("i // 4", 4, 8),
+        ("i % 2", 16, 16),
+        ("i % 2 * 8", 32, 32),
+        ("2 * i", 8, 16),
+        ("i % 31", 5, 9),
+        ("min(i, 29)", 6, 10),
+    ],
+)
+def test_sectors_of_a_reduction_count_once_for_each_lane_at_their_busiest_address(index, floats, doubles):
+    for kind, sectors in (("float", floats), ("unsigned", floats), ("double", doubles)):
+        add = f"atomicAdd(x + at[threadIdx.x], ({kind})1);"
+        source = f'extern "C" __global__ void k({kind} *x, const int *at) {{ {add} }}'
+        at = [eval(index, {"i": i, "min": min}) for i in range(32)]
+        x = np.zeros(32 * 8, {"float": "f4", "unsigned": "u4", "double": "f8"}[kind])
+        launched = simulate(source, "k", 1, 32, [x, np.array(at, np.int32)])
+        assert launched.counters["global_reduction_sectors"] == sectors
+
+
 VECTORS = """
 extern "C" __global__ void k(float *x, float *y, float *old, const float *by, int gap)
 {

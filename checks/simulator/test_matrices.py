@@ -55,6 +55,19 @@ def test_both_names_of_the_space(run: Run, space: str) -> None:
     assert np.array_equal(out, cases.answer("x2", 1))
 
 
+@pytest.mark.parametrize("effect", ["ld", "st"])
+def test_without_a_space_addresses_are_generic(run: Run, effect: str) -> None:
+    source = cases.kernel("x2").replace(".shared.b16", ".b16").replace('"r"(at)', '"l"(at)')
+    source = source.replace("unsigned at", "void *at").replace("(unsigned)__cvta_generic_to_shared", "")
+    words, rows, out = cases.given(1)
+    if effect == "st":  # what is loaded from a tile of the block is stored where it was
+        back = 'asm volatile("stmatrix.sync.aligned.m8n8.x2.b16 [%0], {%1, %2};" :: "l"(at), "r"(out[0]), "r"(out[1]));'
+        source = source.replace('"memory");', '"memory"); ' + back, 1)
+    launched = run(source, 1, cases.THREADS, [words, rows, out], arch="sm_90")
+    assert np.array_equal(out, cases.answer("x2", 1))
+    assert effect == "st" or not [f for f in launched.findings if f.severity == "error"]  # rows are drawn: some twice
+
+
 @pytest.mark.parametrize(("ours", "order"), [("m8n8.x4", "x4.m8n8"), ("m8n8.x4.trans", "x4.trans.m8n8")])
 def test_what_stands_between_may_stand_in_any_order(run: Run, ours: str, order: str) -> None:
     form = ours.partition(".")[2]
@@ -150,7 +163,7 @@ def test_an_address_that_comes_from_a_fragment_is_not_counted_silently(run: Run)
 @pytest.mark.parametrize(
     "name",
     [
-        "ldmatrix.sync.aligned.m8n8.x1.b16 {%0}, [%1];",
+        "ldmatrix.sync.aligned.m8n8.x1.global.b16 {%0}, [%1];",
         "ldmatrix.sync.aligned.m8n8.x1.shared.b8 {%0}, [%1];",
         "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {%0}, [%1];",
     ],

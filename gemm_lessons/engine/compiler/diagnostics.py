@@ -79,6 +79,10 @@ _REWORDED: tuple[tuple[re.Pattern[str], str], ...] = (
         "or make the inner one a __device__ function and call it",
     ),
     (
+        regex(r'function "pow\(float, int\)" was declared deprecated.*'),
+        "pow(float, int) is in float here (NVRTC) and in double with nvcc: write powf(x, n), or multiply",
+    ),
+    (
         regex(r"(?:texture|surface) is not a template"),
         "texture references left CUDA with version 12: pass the kernel a cudaTextureObject_t, or a cudaSurfaceObject_t",
     ),

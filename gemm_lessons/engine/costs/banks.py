@@ -181,6 +181,23 @@ def sectors(addresses: Array, active: Array | None, width: int) -> Array:
     return count
 
 
+def rounds(addresses: Array, active: Array | None) -> Array:
+    """Return the sectors of each warp's atomic as the profiler counts them, int64 (warps,): a sector counts once for
+    each of the lanes at the address that most of them share. Read on an H200: 105 patterns, of 4 and 8 bytes.
+    """
+    own = np.sort(addresses if active is None else np.where(active, addresses, -1), axis=1)
+    lane = np.broadcast_to(np.arange(own.shape[1]), own.shape)
+    begins, enters = np.ones((2, *own.shape), np.bool_)  # an address, a sector
+    np.not_equal(own[:, 1:], own[:, :-1], out=begins[:, 1:])
+    np.not_equal(own[:, 1:] // SECTOR, own[:, :-1] // SECTOR, out=enters[:, 1:])
+    at_address = lane - np.maximum.accumulate(np.where(begins, lane, 0), axis=1) + 1
+    most = np.maximum.reduceat(at_address.ravel(), np.flatnonzero(enters))
+    rows, columns = np.nonzero(enters)
+    taken = own[rows, columns] >= 0
+    count: Array = np.bincount(rows[taken], most[taken], len(own)).astype(np.int64)
+    return count
+
+
 def texture_requests(addresses: Array, active: Array | None, width: int) -> tuple[Array, Array]:
     """Return the requests of each warp's texture fetch and the sectors of all of them, int64 (warps,).
 

@@ -104,6 +104,8 @@ def written_wavefronts(access: Access, rows: Array, mask: Array | None, source: 
 
 
 def _sectors(access: Access, rows: Array, mask: Array | None, target: Array | None) -> Array:
+    if access.effect == "atomic" and access.space == "global":
+        return banks.rounds(rows, mask)
     if target is None or BYPASS not in access.text:
         return banks.sectors(rows, mask, access.width)
     return copies.sectors_past_l1(target, rows, mask)

@@ -17,10 +17,12 @@ import numpy as np
 
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.access import access_of, memoise_placement
+from gemm_lessons.engine.machine.memory import SHARED_WINDOW
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import lanes_with_address, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register, elements_of
+from gemm_lessons.engine.ptx.variables import SPACES
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
 
@@ -29,13 +31,13 @@ ROW = 16  # bytes
 
 
 def bind_matrix_load(binding: Binding) -> Callable[[], None]:
-    """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raise ``UnsupportedKernel``."""
+    """Bind ``ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}{.shared{::cta}}.b16``. Raise ``UnsupportedKernel``."""
     target, address = binding.instruction.operands[:2]
     return _bind(binding, target, address, "load")
 
 
 def bind_matrix_store(binding: Binding) -> Callable[[], None]:
-    """Bind ``stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared{::cta}.b16``. Raise ``UnsupportedKernel``."""
+    """Bind ``stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}{.shared{::cta}}.b16``. Raise ``UnsupportedKernel``."""
     address, source = binding.instruction.operands[:2]
     return _bind(binding, source, address, "store")
 
@@ -48,9 +50,13 @@ def _bind(binding: Binding, target: Operand, address: Operand, effect: Literal["
     rows = [_row(state, operand, instruction) for operand in elements]
     count = len(rows)
     access = dataclasses.replace(access_of(instruction, "shared", effect, ROW, address), is_matrix=True)
-    recall = memoise_placement(
-        state, address, memory.addresses(address, instruction), memory.space_access(instruction, access, ROW)
-    )
+    compute = offsets = memory.addresses(address, instruction)
+    if not SPACES.intersection(instruction.modifiers):
+
+        def offsets(lanes: Array | None) -> Array:
+            return compute(lanes) - SHARED_WINDOW
+
+    recall = memoise_placement(state, address, offsets, memory.space_access(instruction, access, ROW))
     window = memory.memory_of("shared").view(np.uint16).reshape(-1, SIDE)
     gives = state.lane_index % WARP < lanes_with_address(instruction)
     everyone = None if gives.all() else np.flatnonzero(gives)
@@ -132,11 +138,13 @@ def whole_warps(
 def _transposed(instruction: Instruction) -> bool:
     """Return whether the matrices are transposed. Raise ``UnsupportedKernel`` for unknown modifiers. ptxas accepts the
     middle modifiers in any order, and ``x4.trans.m8n8`` is as common as ``m8n8.x4.trans``."""
-    *common, space, kind = ("", "", *instruction.modifiers)
-    how = sorted(common[4:])
+    *common, kind = instruction.modifiers
+    if common[-1:] in (["shared"], ["shared__cta"]):  # else the addresses are generic
+        common.pop()
+    how = sorted(common[2:])
     shape = [it for it in how if it in ("x1", "x2", "x4")]
-    known = common[2:4] == ["sync", "aligned"] and how in (["m8n8", *shape], ["m8n8", "trans", *shape])
-    if not known or len(shape) != 1 or kind != "b16" or space not in ("shared", "shared__cta"):
+    known = common[:2] == ["sync", "aligned"] and how in (["m8n8", *shape], ["m8n8", "trans", *shape])
+    if not known or len(shape) != 1 or kind != "b16":
         raise unsupported(instruction)
     return "trans" in how
 

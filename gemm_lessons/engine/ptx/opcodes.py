@@ -158,7 +158,7 @@ _ROWS = (
       for what, operands in (("arrive", "[rs]a[ri]?"), ("arrive_drop", "[rs]a[ri]?"), ("test_wait", "ra[ri]"),
                              ("try_wait", "ra[ri][ri]?"), ("pending_count", "r[ri]"))),
     Opcode("ldmatrix", "load", "va", vector="x", warp="all", lanes=8,
-           forms="sync.aligned.m8n8.x1/x2/x4.shared.b16, .trans"),
+           forms="sync.aligned.m8n8.x1/x2/x4.b16, .trans; shared generic"),
     _silent("stmatrix", "store", "a[rv]", "as ldmatrix", vector="x", warp="all", lanes=8),
     Opcode("tex", "image", forms="1d 2d 3d a1d a2d, level, grad; .v4; of objects with one level"),
     Opcode("tld4", "image", forms="r g b a; 2d a2d; .v4; of objects with one level"),

@@ -13,7 +13,7 @@ SMALL = 1 << 24  # bytes
 SPACES = frozenset(
     "global shared shared__cta shared__cluster local const param param__entry param__func".split()
 )  # modifiers that name a state space
-GENERIC = ("ld", "st", "atom", "red")  # opcodes without a state space access generic addresses
+GENERIC = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix")  # opcodes without a state space access generic addresses
 
 
 def with_state_spaces(kernel: Kernel, variables: Sequence[Variable]) -> Kernel:

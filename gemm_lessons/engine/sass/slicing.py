@@ -7,6 +7,7 @@ instruction outside of the slice need not be executed, and its semantics need no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
 
 from gemm_lessons.engine.sass.flow import Listing, call_by_call, mask, reads, results
 from gemm_lessons.engine.sass.operands import Decoded, MachineImmediate, MachineRegister
@@ -178,8 +179,8 @@ def _values(
     if origin:
         before[0] = {}
     work = [0] if origin else []
-    while work:
-        node = work.pop()
+    while work:  # in the order of the code: a join waits for all paths to it, loops excepted
+        node = heappop(work)
         values = before[node]
         assert values is not None
         index = origin[node]
@@ -217,12 +218,12 @@ def _values(
             known = before[successor]
             if known is None:
                 before[successor] = out
-                work.append(successor)
+                heappush(work, successor)
             elif known is not out:
                 met = {name: (MET, successor, name) for name in {*known, *out} if known.get(name) != out.get(name)}
                 if any(known.get(name) != value for name, value in met.items()):
                     before[successor] = {**known, **met}
-                    work.append(successor)
+                    heappush(work, successor)
     return [values or {} for values in before], values_after
 
 

@@ -1,5 +1,21 @@
 // Included before every kernel file: names that nvcc's implicit cuda_runtime.h brings along and NVRTC's does not.
 #pragma once
+namespace nvcc_names {
+template <typename T> struct Wide {};
+#define NVCC_NAMES_WIDE(T) template <> struct Wide<T> { typedef double type; };
+NVCC_NAMES_WIDE(bool) NVCC_NAMES_WIDE(char) NVCC_NAMES_WIDE(signed char) NVCC_NAMES_WIDE(unsigned char)
+NVCC_NAMES_WIDE(short) NVCC_NAMES_WIDE(unsigned short) NVCC_NAMES_WIDE(int) NVCC_NAMES_WIDE(unsigned)
+NVCC_NAMES_WIDE(long) NVCC_NAMES_WIDE(unsigned long) NVCC_NAMES_WIDE(long long) NVCC_NAMES_WIDE(unsigned long long)
+NVCC_NAMES_WIDE(float) NVCC_NAMES_WIDE(double)
+#undef NVCC_NAMES_WIDE
+}
+// Integers, and numbers of two types: in double, as with GCC. pow(float, int) is NVRTC's, in float: use it with a warning.
+template <typename T, typename U>
+__device__ inline decltype(typename nvcc_names::Wide<T>::type() + typename nvcc_names::Wide<U>::type()) pow(T x, U y)
+{
+    return pow(double(x), double(y));
+}
+__attribute__((deprecated("nvcc computes it in double"))) __device__ float pow(float, int);
 #include <limits.h>
 #include <cmath>
 #include <cstdint>
