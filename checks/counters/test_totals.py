@@ -14,10 +14,13 @@ from gemm_lessons import engine, simulate
 from gemm_lessons.course.lesson import Gate
 from gemm_lessons.engine.arguments.expression import Expression
 from gemm_lessons.engine.compiler import sass
+from gemm_lessons.engine.costs.tally import Sums
+from gemm_lessons.engine.counters.counters import blocks_to_share
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.launch import PAGE, Argument, Buffer, Grid, Pages, Scalar
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.engine.sass.trace import Traffic, traceable
+from gemm_lessons.engine.sass.work_per_thread import WorkPerThread
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.judging.gates import judge_gates, uncounted
 
@@ -282,6 +285,29 @@ def test_who_does_how_much(body: str, least: float, most: float) -> None:
     found = counted(body)
     assert not found.inexact
     assert least <= found["thread_instructions_if_equal"] / found["thread_instructions"] <= most
+
+
+@pytest.mark.parametrize(
+    ("of_blocks", "best"),
+    [
+        ([1, 0] * 300, 2.0),  # those that work do not fill a GPU
+        ([1, 0] * 1024, 1.0),
+        ([2, 0] * 1024, 1.0),
+        ([2] * 100 + [1] * 924 + [0] * 100, 1.0),  # 1,124 tiles for 1,024 blocks
+        ([3] * 100 + [1] * 924 + [0] * 100, 1.5),
+    ],
+)
+def test_blocks_that_share_tiles(of_blocks: list[int], best: float) -> None:
+    """Busiest thread / average thread, or that of the best that as many blocks as have tiles can reach."""
+    threads, of_tile = 1024, 64
+    work = WorkPerThread(len(of_blocks), len(of_blocks))  # a thread stands for those of its block
+    for tiles in {*of_blocks}:
+        work.add(np.array(of_blocks) == tiles, 1, tiles * of_tile)
+    sums = Sums()
+    work.add_to(sums)
+    sums.products *= threads
+    share = sums.most_products * threads * blocks_to_share(sums, Grid((len(of_blocks), 1, 1), (threads, 1, 1)))
+    assert share / sums.products == pytest.approx(best)
 
 
 def test_blocks_without_work_count_as_those_with_some() -> None:

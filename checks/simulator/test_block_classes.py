@@ -43,6 +43,10 @@ DECISIONS = {
         "__shared__ int here; if (t == 0) here = by * 9 + bx; __syncthreads(); if (here == 40) value = 1;", 1
     ),
     "a shuffle": ("if (__shfl_sync(~0u, by * 9 + bx, n & 7) == 40) value = 1;", 1),
+    "a root in floats": ("float root = sqrtf(by * 9 + bx); if (root == truncf(root)) value = 1;", 8),
+    "the bits of a float": ("if (__int_as_float(by * 9 + bx) == __int_as_float(40)) value = 1;", 1),
+    "the number of bits": ("if (__popc(by * 9 + bx) == 5) value = 1;", 3),
+    "local memory": ("volatile int here = by * 9 + bx; if (here == 40) value = 1;", 1),
     "bits": ("if ((bx & 8) >> 1 | by >> 2) value = 1;", 12),
 }  # fmt: skip
 # What depends on no block, or is where a matrix ends.
@@ -121,6 +125,9 @@ BY_SIZES = {  # what a size decides; which of ``SIZES`` has an outcome that the 
     "bx < n": (),
     "a[t] > n": (),
     "__shfl_sync(~0u, n, t) == 97": (6,),
+    "__reduce_max_sync(~0u, n) == 97": (6,),
+    "(double)n / 7 > 250.5": (4,),
+    "__popc(n) == 6 && n > 50": (4,),
     "__shfl_sync(~0u, n + t, 3) == 97": (),
 }
 
@@ -143,6 +150,30 @@ def test_sizes_through_shared_memory() -> None:
     code = decisions("__shared__ int here; here = n; __syncthreads(); if (here == 97) value = 1;")
     assert code.rare_sizes({2: SIZES}, known=SIZES_SEEN) == (6,)
     assert 97 in code.numbers_compared()
+
+
+@pytest.mark.parametrize("what", ["__shared__", "static __device__"])
+def test_sizes_through_an_atomic(what: str) -> None:
+    body = f"{what} int here; here = 0; __syncthreads(); atomicMax(&here, n); if (atomicMax(&here, 0) == 97) value = 1;"
+    assert 6 in decisions(body).rare_sizes({2: SIZES}, known=SIZES_SEEN)
+
+
+def test_sizes_that_choose_a_function() -> None:
+    """Calls by a pointer become a branch for each function, with the same registers again."""
+    functions = "".join(f"__device__ __noinline__ int f{i}(int x) {{ return x * {i}; }}\n" for i in (2, 3))
+    source = functions + HEAD.replace("BODY", "int (*call)(int) = n % 50 == 47 ? f2 : f3; value = call(call(t));")
+    code = Simulator().decisions(must_compile(source, arch=PLAIN_ARCH, assembled=False))
+    assert code.rare_sizes({2: SIZES}, known=SIZES_SEEN) == (6,)
+
+
+def test_huge_sizes_are_tried_one_test_at_a_time() -> None:
+    code = decisions("if (n % 8 == 1 && n > 90) value = 1;")
+    assert code.rare_sizes({2: SIZES}, known=SIZES_SEEN, together=1) == (6,)
+
+
+def test_numbers_from_which_on_an_index_is_cut_off() -> None:
+    for cut, number in (("by & 32767", 32768), ("(short)by", 32768), ("(unsigned short)(by * 3)", 65536)):
+        assert number in decisions(f"value = a[{cut}];").bounds_of_integers()
 
 
 def test_sizes_looked_up_in_a_table() -> None:

@@ -16,6 +16,11 @@ TOGETHER = True
 
 ARCH = "sm_90"
 
+# Each half is announced: the second one when the first may have ended the phase.
+MORE = 'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(AT(&bar)), "r"(512) : "memory");'
+LOADS = [f"bulk_load(tile + {it}, x + {it} + 256 * blockIdx.x, 512, &bar);" for it in (0, 128)]
+WHOLE = "expect(&bar, 1024); bulk_load(tile, x + 256 * blockIdx.x, 1024, &bar);"
+
 
 def serious(launched: Launched) -> set[tuple[str, str]]:
     return {(finding.kind, finding.severity) for finding in launched.findings if finding.severity != "note"}
@@ -45,6 +50,7 @@ def test_bytes_come_and_go(run: Run) -> None:
         ("x + 256 * blockIdx.x, 1024, &bar", "x + 256 * blockIdx.x, 1000, &bar", "misaligned", "copies 1000 bytes"),
         ("x + 256 * blockIdx.x, 1024", "x + 16 + 256 * blockIdx.x, 1024", "out_of_bounds", "1024 bytes copied by"),
         ("tile, x + 256", "tile + 64, x + 256", "out_of_bounds", "tile: byte 256"),
+        (WHOLE, "expect(&bar, 512); " + LOADS[0] + MORE + LOADS[1], "mbarrier", "is told of 512 more bytes after"),
         ("expect(&bar, 1024)", "expect(&bar, 2048)", "deadlock", "still needs 1,024 bytes"),
         ("init(&bar, 1);", "init(&bar, 2);", "deadlock", "1 of 2 arrivals"),
     ],
@@ -85,6 +91,8 @@ def test_findings(run: Run, old: str, new: str, kind: tuple[str, str]) -> None:
         ),
         ("drain(); }", "drain(); } __syncthreads(); tile[t] = v;"),
         (" made();", " fence_async();"),
+        (WHOLE, "expect(&bar, 512); " + MORE + LOADS[0] + LOADS[1]),
+        (WHOLE, MORE + LOADS[0] + "expect(&bar, 512); " + LOADS[1]),
     ],
 )
 def test_right_in_another_way(run: Run, old: str, new: str) -> None:

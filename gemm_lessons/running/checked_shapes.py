@@ -73,7 +73,7 @@ def _cube(lesson: Lesson, seed: int) -> FarSample | None:
     that others do not need, if there is one."""
     draw = random.Random(f"{lesson.name} cube {seed}")
     layouts = draw.sample(lesson.shapes.layouts, len(lesson.shapes.layouts))
-    sides = draw.sample(CUBES, len(CUBES))
+    sides = sorted(draw.sample(CUBES, len(CUBES)), key=lambda it: it & (it - 1) > 0)  # powers of two first
     shapes = [Shape(side, side, side, layout=layout) for side in sides for layout in layouts]
     shapes = [it for it in shapes if lesson.shapes.refusal(it) is None]
     counted = (lesson.shapes.count, *hidden_and_counted(lesson, seed), *counted_far(lesson, seed))

@@ -5,7 +5,7 @@ Built --check--> Checked (verdict, findings, counters) --judge_method--> Checked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -39,7 +39,7 @@ from gemm_lessons.running.outcome import LaunchResult
 from gemm_lessons.running.plan import KernelPlan, LaunchPlan, RunPlan
 from gemm_lessons.running.rare_blocks import rare_blocks_of_variants, rare_launches
 from gemm_lessons.running.rare_sizes import launches_at_rare_sizes
-from gemm_lessons.running.sampling import ended, not_judged, run_tile, sampled
+from gemm_lessons.running.sampling import ended, not_judged, run_tile, sampled, sampled_late
 from gemm_lessons.running.variants import Variants
 
 STOPS = ("timeout", "memory")  # kinds of findings
@@ -133,7 +133,7 @@ def _at_rare_sizes(plan: RunPlan, built: Built, jobs: Jobs) -> list[LaunchResult
     the first failure."""
     results: list[LaunchResult] = []
     for launch, variant in chain(rare_blocks_of_variants(plan, built), launches_at_rare_sizes(plan, built)):
-        run = partial(_sampled, counting=False) if launch.sample else execute
+        run = partial(_sampled, counting=launch.purpose == "count") if launch.sample else execute
         job = Deferred(("rare", launch.shape, launch.leading), partial(run, plan, launch, variant))
         results.append(_in_time(plan, launch, job, jobs))
         if results[-1].verdict.kind != "passed":
@@ -206,12 +206,22 @@ def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     result that is not a pass, else the last one, with those before it."""
     results = [_sampled(plan, launch, built)]
     if results[0].verdict.kind == "passed" and results[0].counted and not results[0].before:
-        for other, counting in rare_launches(plan, launch, built):
-            results.append(_sampled(plan, other, built, counting))
-            if results[-1].verdict.kind != "passed":
+        for result in _beside_sample(plan, launch, built):
+            results.append(result)
+            if result.verdict.kind != "passed":
                 break
     *before, last = results
     return replace(last, before=(*before, *last.before))
+
+
+def _beside_sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[LaunchResult]:
+    """Yield the results of blocks that start late, and of those that the code treats in another way."""
+    if launch.sample is plan.sample and (late := sampled_late(plan, launch, built)):
+        yield late
+    for other, counting in rare_launches(plan, launch, built):
+        if other.tile:
+            yield run_tile(plan, other, built)
+        yield _sampled(plan, other, built, counting)
 
 
 def _sampled(plan: RunPlan, launch: LaunchPlan, built: Built, counting: bool = True) -> LaunchResult:

@@ -46,6 +46,7 @@ HUGE = 16384  # M and N of a far shape, at least, and half as much again at most
 DEPTH = 5120  # K of a far shape, at least, however slowly a type is simulated
 STEPS = 400_000  # multiply-adds of a thread of a far shape, at most: a block of few warps is simulated slowly
 BLOCKS = 1  # of a far shape, at most: there are other sampled shapes
+LATE = 0.875  # such a block has this place among all blocks, at least: indices are large there
 SQUARES = 0.5  # of the far shapes have M = N, where the tiles allow it
 CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of these
 # A shape of which a tile of C is judged, with all blocks that it needs, has at least so many tiles along M and along N,
@@ -125,7 +126,7 @@ def _deep_sample(lesson: Lesson, seed: int) -> FarSample | None:
         if astuple(tile_of(at))[:2] == tile[:2] and blocks * tile[0] * tile[1] == m * n:
             number = max(1, min(1 if lesson.choices else BLOCKS, int(affordable(lesson) / (tile[0] * tile[1] * depth))))
             last = (blocks - 1,) if number > 1 or draw.random() < 0.5 else ()
-            drawn = (int(draw.random() * (blocks - 1)) for _ in range(number - len(last)))
+            drawn = (int((LATE + draw.random() * (1 - LATE)) * (blocks - 1)) for _ in range(number - len(last)))
             return FarSample(shape, (tuple(sorted({*drawn, *last})),))
     return None
 

@@ -23,7 +23,7 @@ from gemm_lessons.engine.compiler import Compiled
 from gemm_lessons.gemm import FarProblem, Shape, astuple
 from gemm_lessons.judging import Built
 from gemm_lessons.running.builder import variant_of
-from gemm_lessons.running.far_shapes import FarSample, hidden_long, hidden_shallow
+from gemm_lessons.running.far_shapes import FarSample, FarTiles, hidden_long, hidden_shallow
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
 from gemm_lessons.running.rare_sizes import named, words_of
 
@@ -35,8 +35,9 @@ MOST_SHALLOW = 24  # classes of which a block is run at the shallow one
 
 def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, code: Compiled) -> Iterator[tuple[LaunchPlan, bool]]:
     """Yield launches whose M, N or K is above a number that the code compares with and that no other shape of the run
-    exceeds: ``k0 < 6000``. The deep one has as many k below this number as above it, and is counted. If that is much
-    work, it has a K tile more than the number, and is not."""
+    exceeds, or from which on it cuts integers off: ``k0 < 6000``, ``row & 32767``. Of a long one, the last tile of C is
+    judged, whichever blocks store it. The deep one has as many k below this number as above it, and is counted. If that
+    is much work, it has a K tile more than the number, and is not."""
     lesson, steps, sizes = plan.lesson, astuple(plan.lesson.shapes.multiple_of), tile_sizes(plan.lesson)
     tile = [-(-it // step) * step for it, step in zip((sizes.rows, sizes.cols, sizes.depth), steps, strict=True)]
     numbers = plan.device.simulator.decisions(code).bounds_of_integers()
@@ -48,10 +49,12 @@ def _beyond_numbers(plan: RunPlan, launch: LaunchPlan, code: Compiled) -> Iterat
         for least, counted in ((2 * number, True), (number + 1 + tile[axis], False))[axis < 2 :]:
             its = [*tile[:axis], -(-least // tile[axis]) * tile[axis], *tile[axis + 1 :]]
             shape = Shape(*its, layout=lesson.shapes.layouts[0])
-            if prod(its) <= MUCH_DEEP and lesson.shapes.refusal(shape) is None:
+            if prod((*tile[:2], its[2])) <= MUCH_DEEP and lesson.shapes.refusal(shape) is None:
                 (grid,) = lesson.grids(shape)
                 sample = FarSample(shape, ((grid.blocks - 1,),))
-                yield replace(launch, lesson=lesson, shape=shape, grids=(grid,), sample=sample), counted
+                end = FarTiles(shape, range(its[0] - tile[0], its[0]), range(its[1] - tile[1], its[1]))
+                other = replace(launch, lesson=lesson, shape=shape, grids=(grid,), sample=sample)
+                yield replace(other, tile=end) if axis < 2 else other, counted
                 break
 
 

@@ -6,6 +6,8 @@ A kernel that is wrong, or uses another method, only at some sizes must test the
 parameters alone have the same outcome in all threads, so they are evaluated for thousands of shapes without running
 any: one by one, two together, and three together. A shape is run for each new outcome, up to a limit.
 
+A test of a product of sizes may need huge ones. Of shapes that are far larger, one block is run.
+
 Where the host compiles a kernel for each shape, only shapes are taken for which the run has compiled it.
 """
 
@@ -22,8 +24,9 @@ from gemm_lessons.engine.compiler import names_in
 from gemm_lessons.gemm import SIZES, Leading, Shape, astuple
 from gemm_lessons.judging import Built
 from gemm_lessons.running.counted_shapes import is_countable
+from gemm_lessons.running.far_shapes import one_of_each
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
-from gemm_lessons.running.size_candidates import hidden_candidates, leading_candidate
+from gemm_lessons.running.size_candidates import hidden_candidates, hidden_huge, leading_candidate
 
 MOST_SHAPES = 6  # shapes of a run
 MOST_SHAPES_OF_CHOICES = 4  # ... where the host chooses a kernel for each shape
@@ -34,6 +37,7 @@ MOST_OF_LEADING = (
 MOST_VARIANTS = 4  # of such kernels that are looked at, and all that test leading dimensions
 MOST_NUMBERS = 32  # numbers that the code compares with
 MUCH_WORK = 1 << 24  # multiply-adds of a shape that has one of them, at most
+MOST_HUGE = 2  # shapes of which a block is run
 TILES = 2  # K tiles of a shape that is counted, at least
 
 
@@ -56,6 +60,21 @@ def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[Launch
                 counted = fills and shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
                 found.append(plan.hidden_launch(shape, "count" if counted else "check", leading))
                 yield found[-1], replace(variant, lesson=found[-1].lesson, others=())
+        if number < MOST_VARIANTS and plan.sample is not None and len(lesson.launches) == 1:
+            yield from _at_huge_sizes(plan, variant, layout, [*known, *found])
+
+
+def _at_huge_sizes(
+    plan: RunPlan, variant: Built, layout: str, known: Sequence[LaunchPlan]
+) -> Iterator[tuple[LaunchPlan, Built]]:
+    """Yield launches of one block each, at sizes whose tests have an outcome that smaller ones do not have."""
+    draw = random.Random(f"{plan.lesson.name} huge {plan.seed}")
+    shapes = hidden_huge(plan.lesson, plan.seed, layout)
+    samples = {it: one_of_each(plan.lesson, it, draw) for it in shapes}
+    pairs: list[tuple[Shape, Leading]] = [(it, ()) for it in shapes if samples[it]]
+    for shape, leading in _chosen(plan, variant, 0, known, pairs, together=1)[:MOST_HUGE]:
+        launch = plan.hidden_launch(shape, "sample" if plan.lesson.choices else "count", leading)
+        yield replace(launch, sample=samples[shape]), replace(variant, lesson=launch.lesson, others=())
 
 
 def _new_shapes(
@@ -64,28 +83,44 @@ def _new_shapes(
     """Return shapes where one launch's decisions have an outcome of no ``known`` launch, most important first; with
     leading dimensions if the code tests these."""
     lesson, code = plan.lesson, plan.device.simulator.decisions(variant.code.counted[place])
-    words = words_of(plan) if lesson.choices else None
     numbers = code.numbers_compared()[:MOST_NUMBERS]
     layouts = (layout,) if lesson.choices else lesson.shapes.layouts
     candidates = hidden_candidates(lesson, plan.seed, numbers, layouts)
     every = numbers if lesson.choices else sorted({*numbers, *code.bounds_of_integers()[:MOST_NUMBERS]})
     shapes = [*candidates, *_of_numbers(lesson, every, layouts)]
-    names = lesson.launches[place].parameters
     tested = _leading_tested(plan, variant, place)
     draw = random.Random(f"{lesson.name} leading {plan.seed}")
     pairs = [(it, leading_candidate(lesson, it, numbers, draw) if tested else ()) for it in shapes]
+    return _chosen(plan, variant, place, known, pairs)
+
+
+def _chosen(
+    plan: RunPlan,
+    variant: Built,
+    place: int,
+    known: Sequence[LaunchPlan],
+    pairs: list[tuple[Shape, Leading]],
+    together: int = 3,
+) -> list[tuple[Shape, Leading]]:
+    """Return those of the ``pairs`` at which decisions, up to three ``together``, have an outcome of no ``known``
+    launch."""
+    lesson, code = plan.lesson, plan.device.simulator.decisions(variant.code.counted[place])
+    words = words_of(plan) if lesson.choices else None
+    names = lesson.launches[place].parameters
+    tested = _leading_tested(plan, variant, place)
 
     def is_built(pair: tuple[Shape, Leading]) -> bool:
         return not lesson.choices or named(lesson.at(*pair), words) == named(variant.lesson, words)
 
-    if tested:  # most of what is drawn freely is for another variant
+    if tested and together > 1:  # most of what is drawn freely is for another variant
         pairs = [it for it in pairs if it[1] and is_built(it)]
     every_one = [*((it.shape, it.leading) for it in known), *pairs]
     sizes = {at: [int(it.names[name]) for it, _ in every_one] for at, name in enumerate(names) if name in SIZES}
     for at, source in tested.items():
-        sizes[at] = [*(it.layouts(plan.seed)[source].leading for it in known), *(dict(it)[source] for _, it in pairs)]
+        sizes[at] = [it.layouts(plan.seed)[source].leading for it in known]
+        sizes[at] += [dict(leading).get(source, max(astuple(shape))) for shape, leading in pairs]
     grids = [lesson.at(it).grids(it)[place] for it, _ in every_one] if code.reads_grid else []
-    chosen = code.rare_sizes(sizes, grids, len(known), lambda number: is_built(every_one[number]))
+    chosen = code.rare_sizes(sizes, grids, len(known), lambda number: is_built(every_one[number]), together)
     return [every_one[number] for number in chosen]
 
 

@@ -14,6 +14,7 @@ uninitialised scratch.
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ import numpy as np
 
 from gemm_lessons.course import tile_sizes
 from gemm_lessons.devices import stage
-from gemm_lessons.engine import Counters, Finding
+from gemm_lessons.engine import Counters, Finding, HostVariable
 from gemm_lessons.engine.records import Quoted, SampledBlocks, added, buffers_of
 from gemm_lessons.gemm import FarProblem, Sampled, Shape
 from gemm_lessons.judging import Built, Passed, Verdict, WrongAnswer, judge_sample, stopped
@@ -34,6 +35,8 @@ from gemm_lessons.running.plan import LaunchPlan, RunPlan
 DOUBLES = re.compile(r"^\s*(?:@\S+\s+)?(?:fma|mul|add)\.(?:\w+\.)*f64\b", re.M)
 DOUBLE = 8  # bytes
 LEFT_TO_OTHERS = "a block leaves elements to others"
+COUNTER = range(4, 65, 4)  # bytes of a variable that may count blocks
+MIDDLE = (0.25, 0.75)  # of a launch's blocks, these shares
 MUCH = 8  # products of all the blocks / products of the tile and of two equal shares, at most
 
 
@@ -113,6 +116,28 @@ def _is_right_alone(plan: RunPlan, built: Built) -> bool:
     return judge_sample(stored).passed
 
 
+def sampled_late(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult | None:
+    """Run a sample as if about half of the blocks had run before, each of which adds to ``__device__`` counters what
+    the first one adds. Return None without such counters, or if a block then does not have its share."""
+    code = variant_of(built, launch.lesson).code.counted[0]
+    variables = [it for it in plan.device.simulator.device_variables(code) if it.size in COUNTER]
+    counters = [HostVariable(it.name, np.frombuffer((it.initial or bytes(it.size)), "u4").copy()) for it in variables]
+    if not counters or launch.sample is None or len(launch.grids) > 1:
+        return None
+    begin, blocks = [it.array.copy() for it in counters], launch.sample.blocks
+    _some_blocks(plan, launch, built, blocks, counting=False, alone=True, symbols=counters)
+    steps = [it.array - before for it, before in zip(counters, begin, strict=True)]
+    if not any(step.any() for step in steps):
+        return None
+    earlier = random.Random(plan.seed).uniform(*MIDDLE) * launch.grids[0].blocks
+    for it, before, step in zip(counters, begin, steps, strict=True):
+        it.array[...] = before + step * np.uint32(earlier)
+    ran, stored = _some_blocks(plan, launch, built, blocks, counting=True, alone=True, symbols=counters)
+    if ran.dependent or ran.fault or stored is None or not stored.is_even:
+        return None
+    return judged(launch.shape, stored, ran.counters)
+
+
 def _some_blocks(
     plan: RunPlan,
     launch: LaunchPlan,
@@ -120,6 +145,7 @@ def _some_blocks(
     blocks: Sequence[Sequence[int]],
     counting: bool,
     alone: bool = False,
+    symbols: Sequence[HostVariable] = (),
 ) -> tuple[SampledBlocks, Sampled | None]:
     """Run some blocks of each launch; also return what they stored in C, None if that cannot be judged.
 
@@ -136,7 +162,7 @@ def _some_blocks(
     with stage("check", str(launch.shape)):
         for kernel, grid, its, chosen in zip(code, launch.grids, lesson.launches, blocks, strict=False):
             arguments = problem.arguments(its.parameters)
-            ran = simulator.sample(kernel, grid, arguments, chosen, alone)
+            ran = simulator.sample(kernel, grid, arguments, chosen, alone, symbols)
             outputs = {it.name for it in buffers_of(arguments) if it.output}
             is_judged = partial_buffers.isdisjoint(outputs)
             if ran.fault and not is_judged:

@@ -9,7 +9,7 @@ from math import lcm, prod
 
 from gemm_lessons.course import Lesson
 from gemm_lessons.gemm import SIZES, Leading, Shape, astuple
-from gemm_lessons.running.drawing import ALIGNED, FULL, SAMPLED, SHALLOW, WIDEST, any_of, tile_of
+from gemm_lessons.running.drawing import ALIGNED, FULL, SAMPLED, SHALLOW, WIDEST, affordable, any_of, tile_of
 
 CANDIDATES = 2000  # shapes of which those are run whose sizes matter to a kernel ...
 CANDIDATES_OF_NUMBERS = 4000  # ... and so many more if its code compares sizes with numbers: of these shares ...
@@ -23,6 +23,7 @@ SOMEWHAT_LARGE = 1 << 24  # multiply-adds of half of these shapes, at most
 ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 800, 900, 1000, 1024, 2000, 2048, 3000)
 RATIOS = (1, 1, 2, 3, 4, 8)
 TIGHT, LITTLE, APART, EQUAL = 0.2, 0.2, 0.3, 0.25  # shares of lines without gaps, with ...; of equal leading dimensions
+FARTHEST, HUGE_SHARE = 1 << 17, 8  # M and N of a huge shape, at most; of what is affordable, a block does a part
 STORED = 1 << 24  # bytes of a buffer with gaps, at most
 
 
@@ -71,6 +72,23 @@ def hidden_candidates(
         return ragged, narrow, prod(sizes)
 
     return tuple(Shape(*sizes, layout=found[sizes]) for sizes in sorted(found, key=order))
+
+
+def hidden_huge(lesson: Lesson, seed: int, layout: str) -> tuple[Shape, ...]:
+    """Return many shapes of whole tiles of which only a block can be run: M and N up to ``FARTHEST``, and a K for which
+    a block makes no more multiply-adds than are affordable."""
+    draw, steps = random.Random(f"{lesson.name} huge {seed}"), astuple(lesson.shapes.multiple_of)
+    tile = tile_of(lesson.at(lesson.shapes.count))
+    limits = dict(lesson.shapes.at_most)
+    deepest = affordable(lesson) / HUGE_SHARE / (tile.m * tile.n)
+    found = []
+    for _ in range(CANDIDATES // 2):
+        sides = (lcm(step, size) for step, size in zip(steps, (tile.m, tile.n), strict=False))
+        m, n = (max(1, int(FARTHEST ** draw.random() / side)) * side for side in sides)
+        k = max(1, int(deepest ** draw.random() / steps[2])) * steps[2]
+        shape = Shape(m, n, min(k, limits.get("K", k)), layout=layout)
+        found += [shape] if lesson.shapes.refusal(shape) is None else []
+    return tuple(dict.fromkeys(found))
 
 
 def _near_sizes(

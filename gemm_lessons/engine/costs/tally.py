@@ -183,6 +183,8 @@ class Sums:
     most_products: int = 0
     useful_operations: int = 0
     most_operations: int = 0
+    working_blocks: int = 0  # with any product ...
+    fewest_products: int = 1 << 62  # ... and of their busiest threads the one with the fewest
     exchanges: int = 0  # of loaded numbers between lanes, warps
 
     def figures(self) -> tuple[object, ...]:

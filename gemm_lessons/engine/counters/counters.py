@@ -7,6 +7,7 @@ cannot be followed, they are taken from the PTX machine's events, and every tota
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,7 @@ from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.ptx import cfg, synchronising_accesses
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
+from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED, METRICS, ON_PTX, ON_REQUEST
 from gemm_lessons.engine.records.results import Conflict, Counters, LineCount
 from gemm_lessons.engine.sass.memory_contents import Unfollowed
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
 
 KEY = "counters"
+FILLED = 3 * 132 * 2048  # threads: three times as many as an H200 holds at once
 VECTOR = 16  # bytes per lane of a 128-bit access
 MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot be followed to its end
 BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: their order is not known"
@@ -274,16 +277,27 @@ class CounterObserver(Observer):
         assert self.launch is not None
         result = totals(sums)
         grid = self.launch.grid
-        threads = grid.threads * grid.blocks
-        result[COUNTED["thread_instructions_if_equal"]] = sums.longest * threads
-        result[COUNTED["products_if_equal"]] = sums.most_products * threads
-        result[COUNTED["useful_operations_if_equal"]] = sums.most_operations * threads
+        threads = grid.threads * blocks_to_share(sums, grid)
+        result[COUNTED["thread_instructions_if_equal"]] = int(sums.longest * threads)
+        result[COUNTED["products_if_equal"]] = int(sums.most_products * threads)
+        result[COUNTED["useful_operations_if_equal"]] = int(sums.most_operations * threads)
         for short, value in self._phases.totals.items():
             result[COUNTED[short]] += value
         result[METRICS["barriers"]] = self.barriers
         result[METRICS["blocks"]] = self.blocks
         result[METRICS["instructions"]] = sum(self.opcodes.values())
         return result
+
+
+def blocks_to_share(sums: Sums, grid: Grid) -> float:
+    """Return the blocks of which each should do as much as the busiest one: all of them. If those that multiply fill a
+    GPU several times, blocks that end at once are not missed, and the shares of those need only be as equal as whole
+    tiles allow: of 1,100 tiles for 1,024 blocks, some have two."""
+    blocks, fewest = sums.working_blocks, sums.fewest_products
+    if grid.threads * blocks < FILLED:
+        return grid.blocks
+    average = sums.products / (grid.threads * blocks)
+    return blocks * min(1.0, average / (math.ceil(average / fewest) * fewest))
 
 
 def totals(sums: Sums) -> dict[str, int]:

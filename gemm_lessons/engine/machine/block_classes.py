@@ -6,20 +6,23 @@
 A kernel can treat one block of a large grid differently only if something in its code depends on the block's index.
 The blocks worth running are those with rare outcomes, and they are found here without running any. The instructions
 between a block's index and a decision are computed for all blocks at once, with a range for a value that depends on the
-thread. Lanes hand values on by shuffles, and threads by a variable in shared memory. A value that depends on other
-memory or changes in a loop is unknown. If a decision compares such a value with one
-computed from the block's index, the latter counts as the outcome.
+thread, or without one by the simulator's own functions, as for floats. Lanes hand values on by shuffles, and threads by
+a variable in memory. A value that depends on other memory or changes in a loop is unknown. If a decision compares such
+a value with one computed from the block's index, the latter counts as the outcome.
 """
 
 from __future__ import annotations
 
 import random
+import struct
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import combinations
 from math import prod
+from typing import TypeGuard
 
 import numpy as np
 
@@ -42,14 +45,18 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, Scalar
 from gemm_lessons.engine.records.results import RareBlocks
+from gemm_lessons.engine.semantics import table as semantics
+from gemm_lessons.engine.semantics.floats import float_state
+from gemm_lessons.engine.semantics.operation import DTYPES
 
 DEFINITIONS = 6  # of one register, at most; with more, its value is unknown
-DEEP = 400  # longest chain of registers from a decision back to the index
+DEEP = 150  # longest chain of registers from a decision back to the index: Python allows 1,000 calls
 VALUES = 12  # outcomes of one decision, at most; with more, it changes from block to block, like an address
 CLASSES = 1 << 16  # classes of blocks, at most
 OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
 OF_A_GRID = ("%nctaid", "%ntid")  # the same in all threads of a launch
 SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%ntid", "%clock", "%smid")
+SHORTS = {"u16": 1 << 16, "b16": 1 << 16, "s16": 1 << 15}  # the numbers that are too large
 COMPARE = ("setp", "min", "max")  # decisions about sizes, with those that join predicates
 SHIFTS = ("shl", "shr")
 LARGEST_SHIFT = 20
@@ -64,6 +71,8 @@ COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
+INTEGERS = tuple(f"{letter}{bits}" for letter in "usb" for bits in (8, 16, 32, 64))
+FLOATS = ("f16", "f32", "f64")
 UNSIGNED = ("lo", "ls", "hi", "hs")
 BOTH = 2  # the outcome of a decision that may differ between threads of a block or iterations of a loop
 
@@ -188,14 +197,15 @@ class CodeDecisions:
         grids: Sequence[Grid] = (),
         known: int = 0,
         allowed: Callable[[int], bool] = lambda number: True,
+        together: int = 3,
     ) -> tuple[int, ...]:
         """Return indices of launches in which new outcomes occur, the most important ones first.
 
         The new outcomes are those that occur in none of the first ``known`` launches: first a basic block that runs,
         however many decisions lead to it; an outcome of a comparison of sizes, or of two tests for equality together;
-        then of any two comparisons together, then of any three. The choice is greedy. ``sizes``: index of a parameter
-        -> its value in each launch. ``grids``: of each launch, if the code reads them. ``allowed``: tells whether a
-        launch may be chosen.
+        then of any two comparisons together, then of any three, if as many as that may be ``together``. The choice is
+        greedy. ``sizes``: index of a parameter -> its value in each launch. ``grids``: of each launch, if the code
+        reads them. ``allowed``: tells whether a launch may be chosen.
         """
         by_name = {self.kernel.parameters[place].name: it for place, it in sizes.items()}
         for place, axis in enumerate("xyz") if grids else ():
@@ -220,7 +230,7 @@ class CodeDecisions:
         choice.cover(it.reshape(-1) for it in values.reached() if it.size > 1)
         choice.cover([*single, *_together(equal, 2)])
         several = list(settled.values())
-        for number, most in ((2, MOST_OF_TWO), (3, MOST_OF_THREE)):
+        for number, most in ((2, MOST_OF_TWO), (3, MOST_OF_THREE))[: together - 1]:
             choice.cover(_together(several[:most], number))
         return tuple(choice.chosen)
 
@@ -236,9 +246,10 @@ class CodeDecisions:
                 found |= _odd_places(_content(self.variables, name, load))
         for instruction in _computed_from(self.kernel, self.uniform_comparisons):
             for operand in instruction.operands:
-                if isinstance(operand, Immediate) and not operand.is_float:
-                    value = abs(int(operand.value))
+                if isinstance(operand, Immediate):
+                    value = abs(int(_whole(operand)))
                     found |= {1 << value} if instruction.opcode in SHIFTS and value < LARGEST_SHIFT else {value}
+                    found |= {operand.value}  # a size may be compared with the bits of a float
                     found |= {value + 1} if instruction.opcode == "and" else set()
         return tuple(sorted(it for it in found if 1 < it <= LARGEST_NUMBER))
 
@@ -250,14 +261,25 @@ class CodeDecisions:
         return tuple(place for place, it in enumerate(self.kernel.parameters) if it.name in names)
 
     def bounds_of_integers(self) -> tuple[int, ...]:
-        """Return the numbers that the code compares integers with."""
+        """Return the numbers that the code compares integers with, and those from which on it cuts integers off."""
+        code = self.kernel.instructions
         bounds = (
             it.operands[-1]
-            for it in self.kernel.instructions
+            for it in code
             if it.opcode in BOUNDED and len(it.modifiers) == BOUNDED[it.opcode] and it.modifiers[-1][0] in "usb"
         )
-        numbers = {it.value for it in bounds if isinstance(it, Immediate)}
-        return tuple(sorted(it for it in numbers if 0 <= it <= LARGEST_NUMBER))
+        found = {it.value for it in bounds if isinstance(it, Immediate)}
+        masks = (it.operands[-1] for it in code if it.opcode == "and" and it.modifiers != ("pred",))
+        for mask in (it.value for it in masks if isinstance(it, Immediate)):
+            lowest = mask & -mask
+            found |= {mask // lowest + 1, mask + lowest} if lowest and mask & (mask + lowest) == 0 else set()
+        for it in code:
+            by = it.operands[-1] if it.opcode == "shl" else None
+            if isinstance(by, Immediate) and 0 < (kept := int(it.modifiers[-1][1:]) - by.value) <= LARGEST_SHIFT:
+                found |= {1 << kept - 1}  # up and down again, with the sign
+        narrow = {it.modifiers[-1] for it in code if it.opcode in ("cvt", "mul", "shl")}
+        found |= {SHORTS[it] for it in narrow & SHORTS.keys()}
+        return tuple(sorted(it for it in found if 0 <= it <= LARGEST_NUMBER))
 
     @property
     def reads_grid(self) -> bool:
@@ -272,20 +294,39 @@ def _looks_up(instruction: Instruction) -> bool:
 
 
 def _handed_on(kernel: Kernel) -> Mapping[int, frozenset[str]]:
-    """Return the instructions (indices) whose result is another thread's register, and which registers that may be: a
-    shuffle's own, or those that are stored to a variable in shared memory, under its name."""
-    stored: dict[Address, set[str]] = defaultdict(set)
-    for it in kernel.instructions:
-        if it.opcode == "st" and isinstance(it.operands[0], Address):
-            stored[it.operands[0]] |= {its.name for its in it.operands[1:] if isinstance(its, Register)}
+    """Return the instructions (indices) whose result is another register, and which registers that may be: what a lane
+    hands on by a shuffle or a reduction, or those that are stored to the same variable in memory, also by atomics."""
+    places: dict[str, tuple[str, int]] = {}  # registers that hold an address -> (variable, offset)
+    stored: dict[tuple[str, int] | None, set[str]] = defaultdict(set)
+    loads: dict[int, tuple[str, int] | None] = {}
     found = {}
+    several = {name for name, its in writers(kernel).items() if len(its) > 1}
     for it in kernel.instructions:
-        source = it.operands[1] if len(it.operands) > 1 else None
-        if it.opcode == "shfl" and isinstance(source, Register):
-            found[it.index] = frozenset({source.name})
-        elif it.opcode == "ld" and isinstance(source, Address) and isinstance(source.base, Symbol):
-            found |= {it.index: frozenset(stored[source])} if stored[source] and "shared" in it.modifiers else {}
-    return found
+        target, *sources = it.operands or (None,)
+        if it.opcode in ("shfl", "redux") and isinstance(sources[0], Register):
+            found[it.index] = frozenset({sources[0].name})
+        elif it.opcode in ("mov", "cvta", "add") and isinstance(target, Register) and target.name not in several:
+            start, more = _place(places, sources[0]), sources[1:]
+            if start and all(isinstance(its, Immediate) for its in more):
+                places[target.name] = start[0], start[1] + sum(its.value for its in more if isinstance(its, Immediate))
+        elif it.opcode in ("st", "ld", "atom", "red") and (where := next(filter(_is_address, it.operands), None)):
+            at = _place(places, where.base)
+            at = at and (at[0], at[1] + where.offset)
+            after = it.operands[it.operands.index(where) + 1 :]
+            stored[at] |= {its.name for its in after if isinstance(its, Register)}
+            loads |= {it.index: at} if isinstance(target, Register) else {}
+    return found | {index: frozenset(stored[at]) for index, at in loads.items() if at and stored[at]}
+
+
+def _is_address(operand: Operand | None) -> TypeGuard[Address]:
+    return isinstance(operand, Address)
+
+
+def _place(places: Mapping[str, tuple[str, int]], operand: Operand | None) -> tuple[str, int] | None:
+    """Return the variable and offset of an address, where the code names the variable."""
+    if isinstance(operand, Symbol):
+        return operand.name, operand.offset
+    return places.get(operand.name) if isinstance(operand, Register) else None
 
 
 def _is_uniform(
@@ -300,6 +341,15 @@ def _is_uniform(
     if instruction.opcode == "ld":
         return "param" in instruction.modifiers
     return instruction.row.computes and of_threads.isdisjoint(read)
+
+
+def _whole(number: Immediate) -> float:
+    """Return a number in the code, 0 for a float that is not whole."""
+    if not number.is_float:
+        return number.value
+    size, form = (8, "d") if number.is_double else (4, "f")
+    (value,) = struct.unpack(form, number.value.to_bytes(size, sys.byteorder))
+    return value if float(value).is_integer() else 0
 
 
 def _odd_places(table: Array | None) -> set[int]:
@@ -453,6 +503,7 @@ class _Evaluation:
     def _runs(self, number: int) -> Array:
         """Return in which launches a basic block may run, without the branches that lead back to it."""
         if number not in self._run:
+            self._run[number] = np.full((1, 1, 1), True)  # for a branch in it that depends on what follows
             found = np.full((1, 1, 1), number == 0)
             for before in self._blocks[:number]:
                 for following in before.successors:
@@ -501,11 +552,16 @@ class _Evaluation:
         return all(it is not None and not it.moves for it in sides)
 
     def _compared(self, instruction: Instruction, name: str, kind: str) -> Array | None:
-        if kind[:1] not in "usb" or kind == "b8":
+        compare = COMPARISONS.get(name) or COMPARISONS.get(name.removesuffix("u"))
+        if compare is None or kind not in INTEGERS + FLOATS:
             return None
-        compare = COMPARISONS.get(name)
-        if compare is None:
-            return None
+        if kind in FLOATS:
+            sides = [self._of(it) for it in instruction.operands[1:3]]
+            if any(it is None or it.moves or not it.is_exact for it in sides):
+                return _few(*sides)
+            low, high = np.broadcast_arrays(*(it.low for it in sides if it is not None))
+            outcomes: Array = compare(_as_typed(low, kind), _as_typed(high, kind))
+            return outcomes.astype(np.int64).reshape(low.shape)
         read = kind.replace("s", "u").replace("b", "s") if name in UNSIGNED else kind.replace("b", "s")
         one, other = (self._read(it, read) for it in instruction.operands[1:3])
         if one is None or other is None or one.moves or other.moves:
@@ -516,7 +572,7 @@ class _Evaluation:
 
     def _of(self, operand: Operand | None) -> Values | None:
         if isinstance(operand, Immediate):
-            return None if operand.is_float else _number(operand.value)
+            return _number(operand.value)
         if isinstance(operand, Symbol):
             if operand.name in self._variables:
                 return None
@@ -581,10 +637,28 @@ class _Evaluation:
             return _number(whole[register])
         return _between(0, self._grid.block[place] - 1) if register == "%tid" else None
 
+    def _computed(self, instruction: Instruction) -> Values | None:
+        """Return the result of any instruction whose operands have the same value in all threads of a block."""
+        first, *operands = instruction.operands
+        operation = semantics.lookup(instruction.opcode, instruction.modifiers)
+        sources = [self._of(it) for it in operands]
+        known = [it for it in sources if it is not None and it.is_exact and not it.table]
+        carries = operation is None or operation.carry_in or operation.carry_out or len(operation.result) > 1
+        if operation is None or carries or not isinstance(first, Register) or len(known) < len(operation.sources):
+            return None
+        shape = np.broadcast_shapes(*(it.low.shape for it in known))
+        found = np.zeros(prod(shape), DTYPES[operation.result[0]])
+        pairs = zip(known, operation.sources, strict=True)
+        given = [_as_typed(np.broadcast_to(it.low, shape), code) for it, code in pairs]
+        with float_state():
+            operation.function(found, *given)
+        bits = found.view(f"u{found.itemsize}") if found.dtype.kind == "f" else found
+        return replace(_exact(bits.astype(np.int64).reshape(shape)), moves=any(it.moves for it in known))
+
     def _read(self, operand: Operand | None, kind: str) -> Values | None:
         """Return an operand as an integer of this type."""
         value = self._of(operand)
-        if value is None or kind[:1] not in "usb" or not kind[1:].isdigit():
+        if value is None or kind not in INTEGERS:
             return None
         return _cast(value, int(kind[1:]), kind[0] == "s" or kind[1:] == "64")
 
@@ -605,12 +679,13 @@ class _Evaluation:
             return self._logic(opcode, [self._of(it) for it in operands[1:]])
         if opcode == "selp":
             return _chosen(self._of(operands[3]), self._of(operands[1]), self._of(operands[2]))
-        if instruction.row.name == "cvt":
+        if instruction.row.name == "cvt" and {kind, words[-2]} <= {*INTEGERS}:
             value = self._read(operands[1], kind)
-            into = words[-2] if len(words) > 1 else ""
-            return None if value is None or into not in SIZES else _stored(value, into)
+            return None if value is None else _stored(value, words[-2])
         rule = RULES.get(opcode)
-        if rule is None or kind not in SIZES or kind.startswith("f"):
+        if instruction.row.computes and (rule is None or kind not in INTEGERS):
+            return self._computed(instruction)
+        if rule is None:
             return None
         sources = [self._read(it, kind) for it in operands[1:]]
         if opcode == "mad" and "wide" in words:
@@ -644,7 +719,8 @@ class _Evaluation:
         """Return what may be in any of these registers."""
         found = [self._of(Register(name)) for name in sorted(names)]
         known = [it for it in found if it is not None]
-        return reduce(_hull, known) if known and len(known) == len(found) else None
+        varying = [it for it in known if it.varies]  # others are what a variable begins with
+        return reduce(_hull, varying or known) if known and len(known) == len(found) else None
 
     def _parameter(self, instruction: Instruction) -> Values | None:
         address = instruction.operands[1]
@@ -698,7 +774,8 @@ def _content(variables: Sequence[Variable], name: str, instruction: Instruction)
 
 
 def _number(value: int) -> Values:
-    return _exact(np.full((1, 1, 1), value, np.int64))
+    """Return a constant, the last 64 bits of it."""
+    return _exact(np.full((1, 1, 1), (value + (1 << 63)) % (1 << 64) - (1 << 63), np.int64))
 
 
 def _between(low: int, high: int) -> Values:
@@ -722,6 +799,13 @@ def _decreasing(compute: Callable[[Array], Array], value: Values) -> Values:
 
 def _inverted(value: Values) -> Values:
     return _decreasing(lambda it: 1 - it, value)
+
+
+def _as_typed(values: Array, code: str) -> Array:
+    """Return registers, as integers, as a flat array of numbers of this type."""
+    dtype = np.dtype(DTYPES[code])
+    flat: Array = values.reshape(-1)
+    return flat != 0 if dtype == np.bool_ else flat.astype(f"u{dtype.itemsize}").view(dtype)
 
 
 def _chosen(predicate: Values | None, one: Values | None, other: Values | None) -> Values | None:

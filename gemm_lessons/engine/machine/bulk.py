@@ -354,6 +354,7 @@ def report(
     bulk = Bulk(touch, lanes, barriers.offsets(cell), moved, reads)
 
     def land() -> None:
+        np.subtract.at(state.phases.flying, cell, count)
         try:
             phases = state.phases.announce(cell, np.full(cell.size, -count))
         except MbarrierMisused as problem:
@@ -365,6 +366,7 @@ def report(
         state.phases.check(cell)
     except MbarrierMisused as problem:
         raise barriers.misused(problem, lanes, cell) from None
+    np.add.at(state.phases.flying, cell, count)
     state.trace.append(bulk)
     state.in_flight.append(land)
 

@@ -29,7 +29,8 @@ class MbarrierMisused(Exception):
 
 class Phases:
     """All barriers of a batch, by cell: a cell is 8 bytes of all blocks' shared memory, one block after the other.
-    ``phase``, ``pending`` and ``expected`` are int32 (cells,), ``bytes`` is int64 (cells,)."""
+    ``phase``, ``pending`` and ``expected`` are int32 (cells,), ``bytes`` is int64 (cells,), and so is ``flying``: bytes
+    of copies that have begun and not reported."""
 
     def __init__(self, shared: NDArray[np.uint8]) -> None:
         self._words = shared.view(np.uint64)
@@ -39,12 +40,14 @@ class Phases:
         self.pending = np.zeros(count, np.int32)
         self.expected = np.zeros(count, np.int32)
         self.bytes = np.zeros(count, np.int64)
+        self.flying = np.zeros(count, np.int64)
         self.changes = 0  # number of updates of any barrier
         self.completions = 0
 
     def begin(self) -> None:
         """Remove all barriers, for a new batch."""
         self._valid[:] = False
+        self.flying[:] = 0
 
     def init(self, cell: Array, count: Array) -> None:
         """Create barriers at ``cell`` whose every phase expects ``count`` arrivals. Raise ``MbarrierMisused``."""
@@ -106,8 +109,13 @@ class Phases:
         return found
 
     def announce(self, cell: Array, count: Array) -> Array:
-        """Expect ``count`` more bytes; negative: bytes have arrived. Return the current phase of each cell."""
+        """Expect ``count`` more bytes; negative: bytes have arrived. Return the current phase of each cell. Raise
+        ``MbarrierMisused``, also if the phase may have ended before: it waits for copies alone, all of which have
+        begun."""
         self.check(cell)
+        late = (count > 0) & (self.pending[cell] == 0) & (self.flying[cell] >= self.bytes[cell])
+        if late.any():
+            raise MbarrierMisused(int(late.argmax()), "late", int(count[late.argmax()]))
         found: Array = self.phase[cell]
         self._announce(cell, count)
         self._complete(np.unique(cell))

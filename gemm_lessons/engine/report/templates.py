@@ -245,6 +245,8 @@ TEMPLATES: Mapping[str, str] = {
     " {other_line:line}: let {line:line} wait for it first, or the thread arrives twice in one phase",
     "mbarrier completed": "{mbarrier:mbarrier} completes its phase with mbarrier.arrive.noComplete, which must not be "
     "the last arrival{misused}",
+    "mbarrier late": "{mbarrier:mbarrier} is told of {value:,} more bytes after the last arrival of its phase, which"
+    " may have ended: the copies that have begun may be done. Announce all bytes first{misused}",
     "mbarrier bytes": "{mbarrier:mbarrier} waits for {value:,} bytes; it may be {limit:,} at most{misused}",
     "mbarrier parity": "{mbarrier:mbarrier} is tested for parity {value}; a parity must be 0 or 1{misused}",
     "mbarrier spilled": "in {first.line:line}, threads of one warp arrive at {mbarrier:mbarrier} together, thread"

@@ -126,7 +126,7 @@ class Walker:
         self.lanes.alive = lambda: groups.alive
         self.seen: list[tuple[Tally, AccessCosts]] = []
         self.latencies = LatencyTracker(geometry.lanes, sums) if watch is None else None
-        self.work = WorkPerThread(geometry.lanes)
+        self.work = WorkPerThread(geometry.lanes, geometry.blocks)
         self.blocks = self._blocks()
         number = {block.first: i for i, block in enumerate(self.blocks)}
         control = ControlFlow(plan, self.lanes, self.lane_groups, number, parks=store is not None)

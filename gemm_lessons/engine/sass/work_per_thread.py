@@ -11,7 +11,8 @@ from gemm_lessons.engine.records.arrays import Array
 class WorkPerThread:
     """Instructions, products and operations (``useful_work``) of one batch of blocks, by lane."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, blocks: int) -> None:
+        self._blocks = blocks
         self._done = np.zeros((3, lanes), np.int64)
         self._who: Array | None = None  # lanes whose pending work is not yet in _done
         self._pending = [0, 0, 0]
@@ -28,6 +29,10 @@ class WorkPerThread:
     def add_to(self, sums: Sums) -> None:
         """Add the totals to ``sums``, and the work of the thread that does the most."""
         self._settle()
+        of_blocks = self._done[1].reshape(self._blocks, -1).max(axis=1)
+        working = of_blocks[of_blocks > 0]
+        sums.working_blocks += working.size
+        sums.fewest_products = int(working.min(initial=sums.fewest_products))
         sums.executed += int(self._done[0].sum())
         sums.products += int(self._done[1].sum())
         sums.useful_operations += int(self._done[2].sum())

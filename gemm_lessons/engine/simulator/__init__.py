@@ -102,7 +102,7 @@ STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no
 FOR_DEBUGGING = regex(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
 WORD = regex(r"[\w$]+")  # a name in PTX
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
-MOST_OWNERS = 1 << 21  # threads of a launch, at most, whose stores are run
+MOST_OWNERS = 9 << 18  # threads of a launch, at most, whose stores are run: 65,536 rows of 32 columns, and some
 KNOWN = 64  # elements of each buffer that decide which block is tallied
 FOLLOWED = 200_000  # basic blocks of machine code, at most, for a picture of its accesses
 
@@ -313,13 +313,19 @@ class Simulator:
         return tuple(counts.lanes.tolist())
 
     def sample(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], blocks: Sequence[int], alone: bool = False
+        self,
+        compiled: Compiled,
+        grid: Grid,
+        arguments: Sequence[Argument],
+        blocks: Sequence[int],
+        alone: bool = False,
+        symbols: Sequence[HostVariable] = (),
     ) -> SampledBlocks:
         """Run only these ``blocks`` of a launch, whose buffers may be in ``Pages``, with all blocks of their clusters.
         Count them if ``Setting.counting`` is true. No check runs, except that of ``Setting.portable``; nothing is
-        written back. ``alone``: also run blocks that may depend on others, as if no other block had started. Raise
-        ``UnsupportedKernel``."""
-        program = _program_of(compiled)
+        written back but the ``symbols``. ``alone``: also run blocks that may depend on others, as if no other block had
+        started. Raise ``UnsupportedKernel``."""
+        program = self._requested(compiled, grid, arguments, symbols).program
         if not alone and (why := _dependence(program)):
             return SampledBlocks(dependent=why)
         cluster = clustered(program.kernel, grid).cluster or (1,)
@@ -351,12 +357,13 @@ class Simulator:
                     counted = request.estimated(counted, members)
             except OutOfPages:
                 if any(it.pages and it.pages.ahead for it in buffers_of(arguments)):  # they may not be needed
-                    return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks, alone)
+                    return self.sample(compiled, grid, [*map(_without_ahead, arguments)], blocks, alone, symbols)
                 return SampledBlocks(dependent="a block has more than its share")
             except Fault as fault:  # an atomic may wait for what other blocks do
                 return shared if alone or atomics else SampledBlocks(fault=_finding_of(fault, compiled))
             except (OutOfTime, MemoryError) as end:
                 return shared if alone else SampledBlocks(fault=stopped(end, machine.now).finding)
+        read_back(program.variables, symbols, machine.memory)
         errors = (it for it in machine.unset.findings() if it.severity == "error")
         return SampledBlocks(
             machine.memory.touched_pages(),
