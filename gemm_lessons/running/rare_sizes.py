@@ -24,6 +24,7 @@ from gemm_lessons.engine.compiler import names_in
 from gemm_lessons.gemm import SIZES, Leading, Shape, astuple
 from gemm_lessons.judging import Built
 from gemm_lessons.running.counted_shapes import is_countable
+from gemm_lessons.running.drawing import ALIGNED
 from gemm_lessons.running.far_shapes import one_of_each
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
 from gemm_lessons.running.size_candidates import hidden_candidates, hidden_huge, leading_candidate
@@ -89,6 +90,8 @@ def _new_shapes(
     every = numbers if lesson.choices else sorted({*numbers, *code.bounds_of_integers()[:MOST_NUMBERS]})
     shapes = [*candidates, *_of_numbers(lesson, every, layouts)]
     tested = _leading_tested(plan, variant, place)
+    if tested:  # first those at which it matters what is between two lines
+        shapes.sort(key=lambda it: it.k % ALIGNED == 0 or it.n % ALIGNED == 0)
     draw = random.Random(f"{lesson.name} leading {plan.seed}")
     pairs = [(it, leading_candidate(lesson, it, numbers, draw) if tested else ()) for it in shapes]
     return _chosen(plan, variant, place, known, pairs)

@@ -121,7 +121,8 @@ def sampled_late(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResul
     the first one adds. Return None without such counters, or if a block then does not have its share."""
     code = variant_of(built, launch.lesson).code.counted[0]
     variables = [it for it in plan.device.simulator.device_variables(code) if it.size in COUNTER]
-    counters = [HostVariable(it.name, np.frombuffer((it.initial or bytes(it.size)), "u4").copy()) for it in variables]
+    values = [np.frombuffer(it.initial.ljust(it.size, b"\0"), "u4").copy() for it in variables]
+    counters = [HostVariable(it.name, value) for it, value in zip(variables, values, strict=True)]
     if not counters or launch.sample is None or len(launch.grids) > 1:
         return None
     begin, blocks = [it.array.copy() for it in counters], launch.sample.blocks
