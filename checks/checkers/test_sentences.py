@@ -213,7 +213,7 @@ def test_how_far_outside_is_said_of_the_array() -> None:
     assert missed(Location("global", "A", -8, 4096)) == f"A: byte -8 of 4096, {who}: 8 bytes before its start"
     assert missed(Location("global", "A", 4096, 4096)) == f"A: byte 4096 of 4096, {who}: just past its end"
     assert missed(Location("shared", "", 4100, 4096), others=1, window=8192) == (
-        f"shared memory: byte 4100 of 4096, {who}: 4 bytes past its end; the block has 8192 bytes of shared memory"
+        f"shared memory: byte 4100 of 4096, {who}: 4 bytes past its end; the block has 8,192 bytes of shared memory"
         "; 1 more thread likewise"
     )
     assert missed(Location("global", "", 16), "null") == (

@@ -188,7 +188,7 @@ def test_a_missed_gate_is_named_and_met_ones_are_silent(run: Run, course: Path) 
     done = run("run", "02", "--file", "lessons/01_first/solution.cu")
     assert done.code == 1
     assert fits(done.out)
-    assert "Missed: barriers is 0, the limit >= 1. This lesson is about barriers." in done.out
+    assert "Missed: barriers is 0; it must be at least 1. This lesson is about barriers." in done.out
     assert "GATE MISSED  3 of 3 shapes, 1 of 2 gates" in done.out
     assert "blocks" not in done.out
     assert "blocks" in run("run", "02", "--file", "lessons/01_first/solution.cu", "--details").out

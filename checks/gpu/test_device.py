@@ -104,7 +104,7 @@ def test_a_refused_launch_is_a_value_and_keeps_the_context(fake_gpu: Gpu) -> Non
     pid = fake_gpu._child.pid
     launched, _, _ = launch(fake_gpu, "gemm", Grid((1, 1, 1), (2048, 1, 1), 4096))
     assert launched.fault.kind == "launch_refused"
-    assert "(2048, 1, 1) threads with 4096 bytes" in launched.fault.message
+    assert "(2048, 1, 1) threads with 4,096 bytes" in launched.fault.message
     assert launch(fake_gpu, "gemm", Grid((1, 1, 1), (32, 1, 1), 100_000))[0].fault is None
     assert fake_gpu._child.pid == pid
 

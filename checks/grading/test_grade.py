@@ -92,7 +92,7 @@ def test_the_rest_is_kept_and_a_case_can_be_repeated(graded: tuple[Path, Ran], g
     once = grade("in", "--course", "course", "--out", "out", "--again", "bo", "--lesson", "second")
     assert once.code == 0, once.err
     assert "the same as before" in once.out
-    assert "barriers: 0 of 3: it is 0; the limit is >= 1." in once.out
+    assert "barriers: 0 of 3: it is 0; it must be at least 1." in once.out
 
 
 def test_shards_and_another_number_of_processes_give_the_same_grades(graded: tuple[Path, Ran], tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_same_judgement_through_pytest(graded: tuple[Path, Ran], tmp_path: P
         )  # fmt: skip
         assert done.returncode == 1, done.stdout + done.stderr
         assert "2 failed, 2 passed, 4 skipped" in done.stdout
-        assert "barriers: it is 0; the limit is >= 1. This lesson is about barriers." in done.stdout
+        assert "barriers: it is 0; it must be at least 1. This lesson is about barriers." in done.stdout
         assert "nothing was handed in for this lesson" in done.stdout
         assert "Traceback" not in done.stdout
     assert {path: path.stat().st_mtime_ns for path in before} == before

@@ -380,7 +380,7 @@ def test_blocks_that_fit_nowhere_cannot_be_launched() -> None:
     verdict = run(replace(lesson, launches=(greedy,)), lesson.solution_path).verdict
     assert isinstance(verdict, Faulted)
     assert verdict.finding.kind == "launch_failed"
-    assert "300000 bytes of shared memory" in verdict.finding.message
+    assert "300,000 bytes of shared memory" in verdict.finding.message
 
 
 def test_unsupported_opcodes_stop_the_run(kernel) -> None:

@@ -48,7 +48,7 @@ def test_bytes_come_and_go(run: Run) -> None:
         ("bulk_load(tile, x +", "bulk_load(tile + 2, x +", "misaligned", "a multiple of 16"),
         ("bulk_load(tile, x +", "bulk_load(tile, x + 1 +", "misaligned", "a multiple of 16"),
         ("x + 256 * blockIdx.x, 1024, &bar", "x + 256 * blockIdx.x, 1000, &bar", "misaligned", "copies 1000 bytes"),
-        ("x + 256 * blockIdx.x, 1024", "x + 16 + 256 * blockIdx.x, 1024", "out_of_bounds", "1024 bytes copied by"),
+        ("x + 256 * blockIdx.x, 1024", "x + 16 + 256 * blockIdx.x, 1024", "out_of_bounds", "1,024 bytes copied by"),
         ("tile, x + 256", "tile + 64, x + 256", "out_of_bounds", "tile: byte 256"),
         (WHOLE, "expect(&bar, 512); " + LOADS[0] + MORE + LOADS[1], "mbarrier", "is told of 512 more bytes after"),
         ("expect(&bar, 1024)", "expect(&bar, 2048)", "deadlock", "still needs 1,024 bytes"),

@@ -78,7 +78,7 @@ def tune(
     on, sheet = where.opened()
     cores = processes or resources.cores()
     request = TuneRequest(course, found, path, wanted, on, sheet, csv, measure, cores)
-    with progress_bar(make_console(stderr=True)) as bar:
+    with progress_bar(make_console(stderr=True), cores) as bar:
         tuning = search(request, bar)
     show_tuning(make_console(), request, tuning)
     if plot is not None:

@@ -100,6 +100,7 @@ def tune(request: TuneRequest, progress: TellSteps = lambda done, total, what: N
         else:
             (missing if not candidate.tuned.why_not else found).append(candidate)
     reused = sum(not it.tuned.why_not for it in found)
+    progress(0, len(missing), "compile, run, estimate")
     for done, candidate in enumerate(_evaluated(request, missing)):
         book.add(candidate)
         found.append(candidate)

@@ -181,7 +181,11 @@ class Course:
 
         near = closest(word, [name[3:] for name in self.names]) or closest(word, self.names)
         meant = next((name for name in self.names if near in (name, name[3:])), None)
-        remedy = f"did you mean {meant}?" if meant else "see the list: gemm-lessons list"
+        path, remedy = Path(query), f"did you mean {meant}?" if meant else "see the list: gemm-lessons list"
+        if path.is_file():
+            remedy = "a file with a kernel ends in .cu, .cuh or .ptx"
+        elif not meant and re.search(r"[/\\]", query):
+            remedy = "that folder has none" if path.is_dir() else "nor is there such a file"
         raise CommandError(f'there is no lesson "{query}"; {remedy}')
 
     def all_lessons(self) -> dict[str, Lesson | LessonError]:

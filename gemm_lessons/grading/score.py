@@ -86,10 +86,11 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
     if judged["passed"] is None:
         why = f"all points, not judged: {judged.get('note') or 'it has no value'}. Your teacher sees this."
         return GradePart(gate.name, most, most, True, one_line(why)[:LONGEST])
+    limit = gate.limit.replace("<=", "at most").replace(">=", "at least")
     if judged["passed"]:
-        return GradePart(gate.name, most, most, True, f"{_number(value)}; the limit is {gate.limit}")
+        return GradePart(gate.name, most, most, True, f"{_number(value)}; it must be {limit}")
     where = f"on {ELSEWHERE} it is" if judged.get("hidden") else "it is"
-    said = f"{where} {_number(value)}; the limit is {gate.limit}. {gate.why}"
+    said = f"{where} {_number(value)}; it must be {limit}. {gate.why}"
     if near_miss.worth and value is not None and _near(float(value), gate, near_miss.within):
         return GradePart(gate.name, round(most * near_miss.worth, DIGITS), most, False, f"nearly: {said}")
     return GradePart(gate.name, 0.0, most, False, said)

@@ -239,7 +239,7 @@ def outside(facts: Evidence, finding: Finding) -> str | None:
                 f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
                 "the last tile is partial. Change both together."
             )
-    if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts)):
+    if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts, finding)):
         return beyond
     if min(promised.m, promised.n, promised.k) > 1:
         if finding.array not in ("", "A", "B", "C") and "STAGES" in facts.lesson.tile.defines:
@@ -303,8 +303,10 @@ def _shared_index(facts: Evidence, finding: Finding) -> str:
     return f"{name} belongs to the block: check each index against its dimensions, and their order."
 
 
-def _beyond_k(facts: Evidence) -> str | None:
+def _beyond_k(facts: Evidence, finding: Finding) -> str | None:
     """Advise on an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
+    if twice := re.search(r"\b(\w+_tile)\([^;]*\b(block_row|block_col|k0)\b", facts.quote(finding.line or 0)):
+        return f"The view {twice[1]} starts at the block's tile already: its indices count inside the tile, without {twice[2]}."
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):

@@ -94,9 +94,9 @@ BOUND = {
     f"end at {{end}}{{called:in brackets}}, or is what follows read {OUTSIDE}?",
 }
 UNWRITTEN_PART = {
-    "": f"{{count}} of {{total}} elements of C were never written ({{where:part}}); {UNOWNED}",
-    "size": f"{{count}} of {{total}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
-    "shared": "{count} of {total} elements of C were never written ({where:part}), and others were written by several "
+    "": f"{{count:,}} of {{total:,}} elements of C were never written ({{where:part}}); {UNOWNED}",
+    "size": f"{{count:,}} of {{total:,}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
+    "shared": "{count:,} of {total:,} elements of C were never written ({where:part}), and others were written by several "
     "threads. Which term of the index should tell two threads, or two blocks, apart? Is its factor large enough?",
 }
 STEP_OF_K = (

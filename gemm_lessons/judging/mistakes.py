@@ -105,14 +105,14 @@ MISTAKES: Sequence[Mistake] = (
         "no element of C was written. Does every thread reach the line that stores its result, and is the index in C "
         "made of the row and column that this thread owns?"),
     Mistake("partly_written", wrong_elements.untouched_from_a_size, wrong,
-        "{count} of {total} elements of C were never written ({axis}s {length} to {last}); those that were are right. "
+        "{count:,} of {total:,} elements of C were never written ({axis}s {length} to {last}); those that were are right. "
         "{size} is {length} here: does the guard before the store compare the {axis} with {size} instead of {should}? "
         "Otherwise no thread owns these elements."),
     Mistake("partly_written", wrong_elements.untouched, wrong,
-        "{count} of {total} elements of C were never written ({where:part}); those that were are right. Either no "
+        "{count:,} of {total:,} elements of C were never written ({where:part}); those that were are right. Either no "
         "thread owns these elements, or the guard before the store excludes their threads."),
     Mistake("misplaced", wrong_elements.untouched_and_wrong, wrong,
-        "{count} elements of C were never written, and others hold wrong sums. Results that are stored in the wrong "
+        "{count:,} elements of C were never written, and others hold wrong sums. Results that are stored in the wrong "
         "place do both: are the row and column of the store those that the sum was computed for?"),
     Mistake("nan", wrong_elements.no_numbers, wrong,
         "{count:elements are} NaN. The inputs hold none, and C starts as NaN, so the sum read memory that was not set: "
@@ -129,7 +129,7 @@ MISTAKES: Sequence[Mistake] = (
         "every element is right to some seven digits, as if it had been computed in float. A double that passes "
         "through a float variable, fragment or sum loses more than half of its digits."),
     Mistake("digits_missing", widths.rounded, near,
-        "every element is nearly right, but {count} lack digits at their end. The numbers of this check are such that "
+        "every element is nearly right, but {count:,} lack digits at their end. The numbers of this check are such that "
         "these sums need no rounding, in whatever order they are added up. Some value in between has fewer bits than "
         "the sum: a narrower type, a mask, an approximation."),
     Mistake("whole_numbers", widths.whole_numbers, near,
@@ -349,8 +349,9 @@ MISTAKES: Sequence[Mistake] = (
             "of {factor} for all of them. The {axis} index of {factor} lacks the term that counts the thread's "
             "{axis}s."),
         Mistake(name, misplaced.repeated(axis, misplaced.so_far_before), search, also=also, sentence=
-            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: there the {axis} index of {factor} "
-            "is {before} too small. Look at the term that goes from one piece of a thread's {axis}s to the next."),
+            "{axis}s {lines:lines} hold the sums of the {axis}s {before} before: there the {axis} index of {factor}, "
+            "or that of acc in the store, is {before} too small. Look at the term that goes from one piece of a "
+            "thread's {axis}s to the next."),
         Mistake(name, misplaced.repeated(axis, misplaced.anywhere), search, also=also, sentence=
             "{axis}s {lines:lines} hold the sums of other {axis}s, {axis} {here} those of {axis} {there}: follow the "
             "{axis} index of {factor} from the copy to the product, and that of C in the store."))),

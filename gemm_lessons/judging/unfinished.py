@@ -29,7 +29,7 @@ SENTENCES: Mapping[str, str] = {
     "neither": "{array} holds numbers of neither A nor B.",
     "one_number": "{array} repeats one number of {matrix}.",
     "numbers": "{array} holds numbers of {matrix}.",
-    "filled_in_part": "{array} is filled in part: {count} of {size}, with numbers of {matrix}.",
+    "filled_in_part": "{array} is filled in part: {count:,} of {size:,}, with numbers of {matrix}.",
     "right_sums": "{array:accumulator} holds the right sums.",
     "shared_sums": "{array:accumulator} holds right sums for only {count:,} of the {size:,} elements: "
     "{by_warp:by warp}.",

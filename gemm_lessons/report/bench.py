@@ -6,6 +6,8 @@ cut and no kernel is dropped.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,21 +39,31 @@ from gemm_lessons.running import GPU, STORED_CUBLAS, load_measured
 
 GAP = 2  # spaces between columns
 FEW = 2  # notes that are printed in full
+FEW_MINUTES = 0.6  # a search that takes longer says so beforehand
 NAMED = 6  # kernels that a line names
 
 Cell = Callable[[Point], str]
 
 
 @contextmanager
-def progress_bar(console: Console) -> Iterator[TellSteps]:
-    """Show progress on a terminal, and remove it at the end."""
+def progress_bar(console: Console, at_once: int = 0) -> Iterator[TellSteps]:
+    """Show progress on a terminal, and remove it at the end. ``at_once``: steps are alike and so many are done
+    together, so the first one tells how long all take."""
     bar = Progress(
         TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     )  # fmt: skip
     task = bar.add_task("", total=None)
+    began = time.monotonic()
+
+    def tell(done: int, total: int, what: str) -> None:
+        minutes = (time.monotonic() - began) * math.ceil(total / at_once) / 60 if at_once and done == 1 else 0
+        if minutes > FEW_MINUTES:
+            console.print(f"{total} candidates; by the first one, about {minutes:.0f} min", style="quiet")
+        bar.update(task, completed=done, total=total, description=what)
+
     with bar:
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+        yield tell
 
 
 def show_bench(console: Console, request: BenchRequest, result: Result, verbose: bool = False) -> None:

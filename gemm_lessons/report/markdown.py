@@ -11,12 +11,14 @@ from rich.table import Table
 
 
 class WrappedTable(TableElement):
-    """A table whose columns are as wide as their longest word. If that does not fit, long names are wrapped."""
+    """A table whose columns are as wide as their longest word. If that does not fit, long names are wrapped.
+    A table without headers starts with its first row."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield rich's table with wrapping columns."""
         for made in super().__rich_console__(console, options):
             if isinstance(made, Table):
+                made.show_header = any(measure_renderables(console, options, [it.header]).maximum for it in made.columns)
                 for column in made.columns:
                     column.overflow = "fold"
                 _keep_words(made, console, options)

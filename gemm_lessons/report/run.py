@@ -382,7 +382,7 @@ def _gates(console: Console, row: Row) -> None:
 
 def gate_limit(gate: GateResult) -> str:
     """Return the bound of a gate: ``<= 1.1``."""
-    return f"{'<=' if gate.at_most else '>='} {gate.limit:g}"
+    return f"{'<=' if gate.at_most else '>='} {gate.limit:,g}"
 
 
 def show_conflicts(console: Console, row: Row) -> None:

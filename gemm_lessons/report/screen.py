@@ -20,7 +20,6 @@ from gemm_lessons.report.console import THEME
 from gemm_lessons.report.figures import bottleneck, conflicts, figures_table, percent
 from gemm_lessons.report.run import (
     ScreenContext,
-    gate_limit,
     once,
     show_details,
     style_of,
@@ -167,7 +166,8 @@ def _remarks_on_a_right_one(console: Console, outcome: RunOutcome) -> Iterator[P
         yield Paragraph(clipped(console, line, 3), 1, gap=not number)
     if isinstance(row.verdict, GateMissed):
         for number, gate in enumerate(row.verdict.missed[:MISSED_GATES]):
-            limit = f"{gate.name} is {gate.note or gate.shown}, the limit {gate_limit(gate)}"
+            bound = f"at {'most' if gate.at_most else 'least'} {gate.limit:,g}" if gate.limit else "0"
+            limit = f"{gate.name} is {gate.note or gate.shown}; it must be {bound}"
             text = Text.assemble(("Missed: ", "doubt"), limit + (". " if not number else "."))
             if not number:
                 text.append(gate.why, "quiet")

@@ -74,7 +74,7 @@ class _Filler(string.Formatter):
         if hasattr(value, "__dict__"):
             return self._record(value, format_spec)
         if isinstance(value, int) and NOUN.fullmatch(format_spec):
-            return f"{value} {format_spec}{'s' * (value != 1)}"
+            return f"{value:,} {format_spec}{'s' * (value != 1)}"
         return str(super().format_field(value, format_spec))
 
     def _record(self, value: Any, name: str) -> str:

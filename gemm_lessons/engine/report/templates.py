@@ -88,20 +88,20 @@ TEMPLATES: Mapping[str, str] = {
     # -- outside of all memory, or not aligned: what ends a kernel ----------------------------------------------------
     "access": ", {first.width:byte} {first.effect:fault} by {who}[, line {first.line}]",
     "likewise": "[; {others:more thread} likewise]",
-    "far before": "{place.before} bytes before its start",
+    "far before": "{place.before:,} bytes before its start",
     "far across": "its last {across} bytes are past the end",
     "far at": "just past its end",
-    "far past": "{place.past} bytes past its end",
+    "far past": "{place.past:,} bytes past its end",
     "out_of_bounds array": "[{place.array}|shared memory]: byte {place.byte} of {place.size}{access}: {far}"
-    "[; the block has {window} bytes of shared memory]{likewise}",
+    "[; the block has {window:,} bytes of shared memory]{likewise}",
     "out_of_bounds local": "{own_array}s: byte {place.byte} of {place.size}{access}: {far}{likewise}",
     "out_of_bounds nowhere": "address 0x{place.byte:x}{access}: not in any buffer{likewise}",
     "out_of_bounds null": "address 0x{place.byte:x}{access}: not in any buffer, an index into a null pointer{likewise}",
     "out_of_bounds texture": "{who} accesses {name} out of bounds, at ({at:numbers}), x in bytes",
-    "out_of_bounds guard after": "{place.array}: written out of bounds, {place.past} bytes after its end (the array has"
-    " {place.size} bytes)",
-    "out_of_bounds guard before": "{place.array}: written out of bounds, {place.before} bytes before its start (the"
-    " array has {place.size} bytes)",
+    "out_of_bounds guard after": "{place.array}: written out of bounds, {place.past:,} bytes after its end (the array has"
+    " {place.size:,} bytes)",
+    "out_of_bounds guard before": "{place.array}: written out of bounds, {place.before:,} bytes before its start (the"
+    " array has {place.size:,} bytes)",
     "out_of_bounds measured": "the kernel wrote beyond the ends of {name} at {shape}",
     "must_align": "{first.width:article}-byte access needs an address that is a multiple of {first.width}",
     "misaligned buffer": "{place.array}: byte {place.byte} of {place.size}{access}: {must_align}{likewise}",
@@ -258,7 +258,7 @@ TEMPLATES: Mapping[str, str] = {
     "waits many": "wait",
     "threads one": "thread {first} of block {block}",
     "threads row": "threads {first} to {last} of block {block}",
-    "threads some": "{count} threads of block {block} ({first} to {last})",
+    "threads some": "{count:,} threads of block {block} ({first} to {last})",
     "missing arrivals": "{value} of {limit} arrivals[ ({came:, })]",
     "missing arrivals due": "{value} of {limit} arrivals (arrivals at {array} are in {due:lines})",
     "missing bytes": "{value:,} bytes[ ({came:, })]",
@@ -297,18 +297,18 @@ TEMPLATES: Mapping[str, str] = {
     " iterations of that loop and of the one in {line:line}",
     "cause unawaited": "no line of the kernel waits for the mbarrier {array}, at which threads arrive in {line:line},"
     " so a wait may be missing",
-    "cause never came": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
+    "cause never came": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came:"
     " {who:threads} ended without it[ (line {other_line} arrives there, too)]; let every warp arrive there, even one"
     " without work, or leave it out of the count",
-    "cause came before": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
+    "cause came before": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came:"
     " {who:threads} met there before and then ended; compare the numbers of iterations, and give each role a barrier"
     " number of its own",
     "cause whole block": "barrier {number}, in {line:line}, waits for the whole block, but {who:threads} {waits} in"
     " {other_line:line} and cannot arrive there: give this role a barrier of its own, with a number and a count",
-    "cause partner waits": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came:"
+    "cause partner waits": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came:"
     " {who:threads}, which arrived there before, wait in {other_line:line} and can no longer arrive; is an"
     " arrival missing?",
-    "cause barrier count": "barrier {number}, in {line:line}, expects {expected} threads, but only {count} came, and no"
+    "cause barrier count": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came, and no"
     " other thread can arrive there: the count is too high",
     "cause registers": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}: {needed:,}"
     " more, but the other warps of the block have given back only {free:,} (setmaxnreg.dec)",
@@ -363,13 +363,13 @@ TEMPLATES: Mapping[str, str] = {
     " thread can arrive",
     "link": "threads in {line:line} wait for those in {other_line:line}",
     "link of one line": "in {line:line}, {who:threads} {waits} for {other:threads}",
-    "waiting here": "{count} of {threads} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
+    "waiting here": "{count:,} of {threads:,} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
     " expects [{expected}|the whole block]",
-    "waiting cluster": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
+    "waiting cluster": "{count:,} of {threads:,} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
     " cluster",
-    "waiting registers": "{count} of {threads} threads[ of block {block}] wait[ in line {line}] for {number} registers"
+    "waiting registers": "{count:,} of {threads:,} threads[ of block {block}] wait[ in line {line}] for {number} registers"
     " each",
-    "waiting ended": "{ended} have ended",
+    "waiting ended": "{ended:,} have ended",
     # -- the kernel stopped, or was stopped ---------------------------------------------------------------------------
     "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",
     "trap assert": "assertion failed in {who}: {text}",
@@ -394,15 +394,15 @@ TEMPLATES: Mapping[str, str] = {
     "refused shared": "{value:,} bytes of shared memory per block ({static:,} of them in the code), at most {limit:,}"
     " on {arch}",
     "refused registers": "{value:,} threads of {registers} registers each, but a block has {limit:,} registers",
-    "refused bounds": "{value:,} threads per block, but the kernel's __launch_bounds__ allows {limit}",
+    "refused bounds": "{value:,} threads per block, but the kernel's __launch_bounds__ allows {limit:,}",
     "refused block": "blocks of {sizes:sizes} threads, but the kernel is compiled for {wanted:sizes}",
     "refused cluster": "clusters of {sizes:sizes} blocks, but the kernel is compiled for {wanted:sizes}",
     "refused cluster arch": "clusters, which {arch} does not support (sm_{limit} or newer does)",
     "refused cluster size": "clusters of {value} blocks, at most {limit}",
     "refused cluster grid": "a grid of {sizes:sizes} blocks cannot be cut into clusters of {wanted:sizes}",
-    "launch_failed no room": "no block of this kernel fits on a multiprocessor of an {gpu}: {threads} threads x"
-    " {registers} registers (it has {most_registers}), {shared} bytes of shared memory (a block may have"
-    " {most_shared})",
+    "launch_failed no room": "no block of this kernel fits on a multiprocessor of an {gpu}: {threads:,} threads x"
+    " {registers} registers (it has {most_registers:,}), {shared:,} bytes of shared memory (a block may have"
+    " {most_shared:,})",
     "machine_dependent": "the kernel reads {name}, which differs between GPUs or runs; a graded kernel must not depend "
     "on it",
     "machine_dependent clock": "your kernel reads the clock ({name}), and its results or its path depend on it:"
@@ -426,14 +426,14 @@ TEMPLATES: Mapping[str, str] = {
     " {writable} may be written.",
     "input_overwritten restored": "the kernel stores to its input {name}, and leaves each number as it was: another"
     " block may read it in between. Only {writable} may be written.",
-    "row_overrun row": "the kernel wrote {name} beyond the end of a row: {elements} elements, first row {across},"
+    "row_overrun row": "the kernel wrote {name} beyond the end of a row: {elements:,} elements, first row {across},"
     " column {along} of {length}. Rows are ld{name:lower} = {leading} apart, only the first {first_of} belong to"
     " {name}.",
-    "row_overrun column": "the kernel wrote {name} beyond the end of a column: {elements} elements, first column"
+    "row_overrun column": "the kernel wrote {name} beyond the end of a column: {elements:,} elements, first column"
     " {across}, row {along} of {length}. Columns are ld{name:lower} = {leading} apart, only the first {first_of} belong"
     " to {name}.",
     # -- what a GPU tells ---------------------------------------------------------------------------------------------
-    "launch_refused": "the GPU refused the launch[ of {grid} blocks of {block} threads with {shared} bytes of dynamic"
+    "launch_refused": "the GPU refused the launch[ of {grid} blocks of {block} threads with {shared:,} bytes of dynamic"
     " shared memory]: {text}",
     "timeout gpu": "the kernel did not end within {seconds:.3g} s; it was stopped",
     "by_cuda": ", CUDA error {code}. The GPU cannot say where; --device sim names line, block and thread.",
