@@ -73,11 +73,13 @@ def in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
         return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."
     if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
         return None
-    return (
-        f"Is the last argument, ldm, the distance from one row of {finding.array or 'the tile'} to the next, padding "
-        "and all? Does the address name the row first, then the column? If so: does the copy fill every element, and "
-        "is there a __syncthreads() after it?"
+    address = (
+        "does the address name the row first, then the column, and is the last argument, ldm, the distance from one "
+        f"row of {finding.array or 'the tile'} to the next, padding and all?"
     )
+    if finding.kind == "out_of_array":
+        return address[0].upper() + address[1:]
+    return f"Does the copy fill every element, and is there a __syncthreads() after it? If so: {address}"
 
 
 def scratch(facts: Evidence, finding: Finding) -> str | None:
@@ -306,7 +308,7 @@ def _shared_index(facts: Evidence, finding: Finding) -> str:
 def _beyond_k(facts: Evidence, finding: Finding) -> str | None:
     """Advise on an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
     if twice := re.search(r"\b(\w+_tile)\([^;]*\b(block_row|block_col|k0)\b", facts.quote(finding.line or 0)):
-        return f"The view {twice[1]} starts at the block's tile already: its indices count inside the tile, without {twice[2]}."
+        return f"The view {twice[1]} starts at the block's tile already: count inside the tile, without {twice[2]}."
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):

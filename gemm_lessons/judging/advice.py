@@ -95,9 +95,10 @@ BOUND = {
 }
 UNWRITTEN_PART = {
     "": f"{{count:,}} of {{total:,}} elements of C were never written ({{where:part}}); {UNOWNED}",
-    "size": f"{{count:,}} of {{total:,}} elements of C were never written ({{axis}}s {{length}} to {{last}}); {UNOWNED}",
-    "shared": "{count:,} of {total:,} elements of C were never written ({where:part}), and others were written by several "
-    "threads. Which term of the index should tell two threads, or two blocks, apart? Is its factor large enough?",
+    "size": "{count:,} of {total:,} elements of C were never written ({axis}s {length} to {last}); " + UNOWNED,
+    "shared": "{count:,} of {total:,} elements of C were never written ({where:part}), and others were written by "
+    "several threads. Which term of the index should tell two threads, or two blocks, apart? Is its factor large "
+    "enough?",
 }
 STEP_OF_K = (
     "A step of k moves both descriptors by the same k: 32 bytes where the k of a row are side by side, the rows of "

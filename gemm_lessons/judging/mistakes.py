@@ -105,9 +105,9 @@ MISTAKES: Sequence[Mistake] = (
         "no element of C was written. Does every thread reach the line that stores its result, and is the index in C "
         "made of the row and column that this thread owns?"),
     Mistake("partly_written", wrong_elements.untouched_from_a_size, wrong,
-        "{count:,} of {total:,} elements of C were never written ({axis}s {length} to {last}); those that were are right. "
-        "{size} is {length} here: does the guard before the store compare the {axis} with {size} instead of {should}? "
-        "Otherwise no thread owns these elements."),
+        "{count:,} of {total:,} elements of C were never written ({axis}s {length} to {last}); those that were are "
+        "right. {size} is {length} here: does the guard before the store compare the {axis} with {size} instead of "
+        "{should}? Otherwise no thread owns these elements."),
     Mistake("partly_written", wrong_elements.untouched, wrong,
         "{count:,} of {total:,} elements of C were never written ({where:part}); those that were are right. Either no "
         "thread owns these elements, or the guard before the store excludes their threads."),
@@ -129,9 +129,9 @@ MISTAKES: Sequence[Mistake] = (
         "every element is right to some seven digits, as if it had been computed in float. A double that passes "
         "through a float variable, fragment or sum loses more than half of its digits."),
     Mistake("digits_missing", widths.rounded, near,
-        "every element is nearly right, but {count:,} lack digits at their end. The numbers of this check are such that "
-        "these sums need no rounding, in whatever order they are added up. Some value in between has fewer bits than "
-        "the sum: a narrower type, a mask, an approximation."),
+        "every element is nearly right, but {count:,} lack digits at their end. The numbers of this check are such "
+        "that these sums need no rounding, in whatever order they are added up. Some value in between has fewer bits "
+        "than the sum: a narrower type, a mask, an approximation."),
     Mistake("whole_numbers", widths.whole_numbers, near,
         "every element is a whole number: an int somewhere drops the fraction. Declare the accumulator as float."),
     Mistake("wrapped_around", widths.low_bits, every,
@@ -374,8 +374,8 @@ MISTAKES: Sequence[Mistake] = (
         "the same few elements are wrong in every block tile ({where:part}): not the tile's place in C is wrong, but "
         "what one thread does inside it, or when: a missing __syncthreads() or a wrong thread index."),
     Mistake("same_part", wrong_elements.same_part, mostly, vague=True, sentence=
-        "the same part of every block tile is wrong ({where:part}), so blockIdx and k0 are not to blame. An index "
-        "inside the tile is: in the copy, in what a thread reads of the tiles, or in the store."),
+        "the same part of every block tile is wrong ({where:part}), so blockIdx is not to blame. Look at each index "
+        "inside the tile: in the copy, in what a thread reads of the tiles, and in the store.{past:past k}"),
 )
 # fmt: on
 

@@ -110,6 +110,7 @@ PHRASES: Mapping[str, Callable[[Any], str]] = {
     "times of k": _times,
     # other memory that a sum may have read uninitialised
     "scratch": lambda names: "".join(f" {name} where no thread stored the value," for name in names),
+    "past k": lambda k: f" K = {k} is not whole tiles: do the tiles hold 0 past K?" if k else "",
     "gaps": lambda names: f" {' or '.join(names)} past the end of a line, before the next one starts," if names else "",
     # what memory holds
     "accumulator": lambda name: name or "The accumulator",

@@ -116,4 +116,6 @@ def _in_tiles(it: Wrong, part: Array, where: TilePart) -> Made:
     """Mark ``part`` (rows, columns of a tile) of each whole tile."""
     (m, n), (rows, cols) = it.got.shape, part.shape
     answer = np.tile(part, (m // rows, n // cols))
-    return Made(answer, facts={"where": where}, at=np.s_[: len(answer), : answer.shape[1]])
+    k = it.problem.shape.k
+    facts = {"where": where, "past": k if k % it.tiles.depth else 0}
+    return Made(answer, facts=facts, at=np.s_[: len(answer), : answer.shape[1]])

@@ -18,7 +18,7 @@ class WrappedTable(TableElement):
         """Yield rich's table with wrapping columns."""
         for made in super().__rich_console__(console, options):
             if isinstance(made, Table):
-                made.show_header = any(measure_renderables(console, options, [it.header]).maximum for it in made.columns)
+                made.show_header = any(str(it.header) for it in made.columns)
                 for column in made.columns:
                     column.overflow = "fold"
                 _keep_words(made, console, options)

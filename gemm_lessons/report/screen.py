@@ -134,7 +134,7 @@ def _next(console: Console, outcome: RunOutcome, context: ScreenContext) -> Text
             what, command = "Fix it, then", context.again
         elif outcome.kernel.checked.unfinished:
             what = "A hint"
-        elif outcome.verdict.kind == "gate_missed" and not context.counts:  # as some exercises do
+        elif outcome.verdict.kind == "gate_missed" and label == "your kernel" and not context.counts:  # an exercise's
             what, command = "With the lesson's own settings", f"gemm-lessons run {number}"
     elif label == "bug":
         what, command = "Another", f"gemm-lessons bug {number}"

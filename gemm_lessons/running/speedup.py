@@ -14,7 +14,7 @@ from gemm_lessons.gemm import astuple
 from gemm_lessons.running.outcome import RunOutcome
 
 FILE = Path("measured") / "h200.json"
-GPU, STORED_CUBLAS = "H200", "cublas"
+GPU, STORED_CUBLAS, STORED_TYPE = "H200", "cublas", "float32"
 WAY = "cold"  # A and B are not in the L2 cache: as run and bench measure
 
 
@@ -42,8 +42,8 @@ def gain_of(course: Course, outcome: RunOutcome, reference: bool = False) -> Gai
 def gain_over(outcome: RunOutcome, first: str, data: Measured) -> Gain | None:
     """Return the gain of a kernel with a time. ``first`` is the course's first measured lesson.
 
-    On the GPU of ``data``, at one of its sizes, the kernel is compared with ``data``; otherwise with the previous
-    lesson's solution beside it in the table.
+    On the GPU of ``data``, at one of its sizes, a kernel in it, or one of cuBLAS's type there, is compared with
+    ``data``; otherwise with the previous lesson's solution beside it in the table.
     """
     lesson, speed = outcome.lesson, outcome.kernel.speed
     time = speed.measured or speed.estimate
@@ -54,11 +54,12 @@ def gain_over(outcome: RunOutcome, first: str, data: Measured) -> Gain | None:
     own = data.of(lesson.name, size) if here and not others else None
     base, cublas = data.of(first, size), data.of(STORED_CUBLAS, size)
     is_measured = speed.measured is not None
-    if own is not None and base and cublas:
+    if here and not others and base and cublas:
         fraction = speed.fraction_of_cublas if is_measured else time.gflops / 1e3 / cublas
-        if lesson.name == first:
+        if lesson.name == first or (own is None and {it.element.name for it in lesson.data.factors} == {STORED_TYPE}):
             return Gain(is_measured, GPU, of_cublas=fraction)
-        return Gain(is_measured, GPU, first, time.gflops / 1e3 / base, fraction)
+        if own is not None:
+            return Gain(is_measured, GPU, first, time.gflops / 1e3 / base, fraction)
     for row in outcome.rows:
         other = row.speed.measured or row.speed.estimate
         if row.role == "previous" and other is not None:

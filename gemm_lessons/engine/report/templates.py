@@ -98,8 +98,8 @@ TEMPLATES: Mapping[str, str] = {
     "out_of_bounds nowhere": "address 0x{place.byte:x}{access}: not in any buffer{likewise}",
     "out_of_bounds null": "address 0x{place.byte:x}{access}: not in any buffer, an index into a null pointer{likewise}",
     "out_of_bounds texture": "{who} accesses {name} out of bounds, at ({at:numbers}), x in bytes",
-    "out_of_bounds guard after": "{place.array}: written out of bounds, {place.past:,} bytes after its end (the array has"
-    " {place.size:,} bytes)",
+    "out_of_bounds guard after": "{place.array}: written out of bounds, {place.past:,} bytes after its end (the array"
+    " has {place.size:,} bytes)",
     "out_of_bounds guard before": "{place.array}: written out of bounds, {place.before:,} bytes before its start (the"
     " array has {place.size:,} bytes)",
     "out_of_bounds measured": "the kernel wrote beyond the ends of {name} at {shape}",
@@ -308,8 +308,8 @@ TEMPLATES: Mapping[str, str] = {
     "cause partner waits": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came:"
     " {who:threads}, which arrived there before, wait in {other_line:line} and can no longer arrive; is an"
     " arrival missing?",
-    "cause barrier count": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came, and no"
-    " other thread can arrive there: the count is too high",
+    "cause barrier count": "barrier {number}, in {line:line}, expects {expected:,} threads, but only {count:,} came,"
+    " and no other thread can arrive there: the count is too high",
     "cause registers": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}: {needed:,}"
     " more, but the other warps of the block have given back only {free:,} (setmaxnreg.dec)",
     "cause registers later": "{line:line} asks for {wanted} registers a thread where {who:threads} have {owned}:"
@@ -363,12 +363,12 @@ TEMPLATES: Mapping[str, str] = {
     " thread can arrive",
     "link": "threads in {line:line} wait for those in {other_line:line}",
     "link of one line": "in {line:line}, {who:threads} {waits} for {other:threads}",
-    "waiting here": "{count:,} of {threads:,} threads[ of block {block}] wait at barrier {number}[ in line {line}], which"
-    " expects [{expected}|the whole block]",
-    "waiting cluster": "{count:,} of {threads:,} threads[ of block {block}] wait[ in line {line}] for the barrier of the"
-    " cluster",
-    "waiting registers": "{count:,} of {threads:,} threads[ of block {block}] wait[ in line {line}] for {number} registers"
-    " each",
+    "waiting here": "{count:,} of {threads:,} threads[ of block {block}] wait at barrier {number}[ in line {line}],"
+    " which expects [{expected}|the whole block]",
+    "waiting cluster": "{count:,} of {threads:,} threads[ of block {block}] wait[ in line {line}] for the barrier of"
+    " the cluster",
+    "waiting registers": "{count:,} of {threads:,} threads[ of block {block}] wait[ in line {line}] for {number}"
+    " registers each",
     "waiting ended": "{ended:,} have ended",
     # -- the kernel stopped, or was stopped ---------------------------------------------------------------------------
     "trap stop": "the kernel stopped itself (trap) in {who}[: {reason}]",
