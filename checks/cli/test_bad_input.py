@@ -79,7 +79,9 @@ def verdict(result: Ran, *words: str) -> None:
         ("99999999999999999999", "the course has 01 to 02"),
         ("zzz", "gemm-lessons list"),
         ("", "gemm-lessons list"),
-        ("../../etc", "gemm-lessons list"),
+        ("../../etc", "nor is there such a file"),
+        ("/", "that folder has none"),
+        (__file__, "a file with a kernel ends in .cu"),
         ("²", "gemm-lessons list"),
     ],
 )
