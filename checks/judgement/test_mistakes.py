@@ -47,7 +47,7 @@ naive/store_guard_by_columns coalesced/one_too_many coalesced/bound_n block_tile
 block_tile/no_zero_a block_tile/k0_in_the_tile block_tile/second_barrier_in_if block_tile/guards_exchanged
 block_tile/no_second_barrier thread_column/assigned thread_column/tile_read_column_by_column thread_tile/from_1
 epilogue/beta_is_forgotten async_copy/copied_over async_copy/next_stage mma/wrong_stage
-mma/exchanged_and_never_committed
+mma/exchanged_and_never_committed vector_loads/start_of_the_block_twice
 """.split()
 
 
