@@ -80,10 +80,12 @@ def test_blocks_come_in_whole_waves() -> None:
 
 def test_blocks_overlap_where_k_is_short() -> None:
     """What a full wave saves is asked for once, and no unit works for longer than there is time."""
-    store: Line = ("STG.E.128 [R2.64], R8", FREE, Traffic("global", False, 4, 4, tuple(range(16))))
+    stores: list[Line] = [
+        ("STG.E.128 [R2.64], R8", FREE, Traffic("global", False, 4, 4, range(16 * i, 16 * i + 16))) for i in range(128)
+    ]
 
     def at(k: int) -> tuple[int, Trace]:
-        lines = [*ffma(64) * k, *[store] * 32]
+        lines = [*ffma(64) * k, *stores]
         both = trace(lines, 4, 2)
         return k, replace(both, warps=(both.warps[0][: 64 * k],) * 4 + both.warps[4:])
 

@@ -233,14 +233,28 @@ def test_a_store_to_local_memory_takes_l2_as_long_as_was_read() -> None:
     assert counted["lts__t_sectors_op_write.sum"] >= 4 * counted["smsp__inst_executed_op_local_st.sum"], "every sector"
 
 
-def parts_of_sectors(lines: int, sectors: int, turns: int = 1) -> list[Line]:
-    """Stores, of which ``turns`` after the other go to the same sectors."""
-    sets = [tuple(range(1000 * first, 1000 * first + sectors)) for first in range(64 // turns)]
-    return [
-        ("STG.E [R2.64], R8", FREE, Traffic("global", False, lines, lines, it, partial=True))
-        for it in sets
-        for _ in range(turns)
-    ]
+def elsewhere(once: Trace, turns: int = 1) -> Trace:
+    """The trace with stores of which ``turns`` of a warp after the other go to the same sectors, and no others."""
+
+    def at(warp: int, number: int, touch: Touch | None) -> Touch | None:
+        if not isinstance(touch, Traffic):
+            return touch
+        first = 1000 * (len(once.code) * warp + number // turns)
+        return replace(touch, sectors=range(first, first + len(touch.sectors)))
+
+    return replace(
+        once,
+        warps=tuple(
+            tuple((number, at(warp, number, touch)) for number, touch in steps) for warp, steps in enumerate(once.warps)
+        ),
+    )
+
+
+def stores(lines: int, sectors: int, warps: int, turns: int = 1, *, partial: bool = True) -> float:
+    """Clocks of a store of each of so many warps, of which ``turns`` after the other go to the same sectors."""
+    touch = Traffic("global", False, lines, lines, range(sectors), partial=partial)
+    once = trace([("STG.E [R2.64], R8", FREE, touch)] * 64, warps)
+    return play(elsewhere(once, turns), 1, H200).clocks / (64 * warps)
 
 
 @pytest.mark.parametrize(
@@ -249,26 +263,50 @@ def parts_of_sectors(lines: int, sectors: int, turns: int = 1) -> list[Line]:
         ("1 x 4 of 4", 32, 32),
         ("1 x 16 of 16", 32, 32),
         ("4 x 4 of 4", 8, 8),
-        ("4 x 32 of 4", 8, 32),
-        ("8 x 16 of 4", 4, 16),
+        ("2 x 16 of 16", 16, 16),
+        ("8 x 4 of 4", 4, 4),
+        ("32 x 4 of 4", 1, 4),
+        ("8 x 16 of 16", 4, 16),
     ],
 )
-def test_parts_of_sectors_take_l2_as_long_as_was_read(name: str, lines: int, sectors: int) -> None:
-    """A line of which parts are stored takes as long as two sectors at least."""
+def test_stores_take_l2_as_long_as_was_read(name: str, lines: int, sectors: int) -> None:
+    """A line takes time besides its sectors, and more where a sector is stored in part."""
     read = json.loads((FOLDER / "estimate/parts_h200.json").read_text())["clocks"]["16 warps"]
-    each = clocks(parts_of_sectors(lines, sectors), warps=16) / (64 * 16)
-    assert each == pytest.approx(read[f"stores {name}, fresh, 132 blocks"], rel=0.26)
+    lanes, width = int(name.split()[0]), int(name.split()[-1])
+    each = stores(lines, sectors, 16, partial=lanes * width < 32 * sectors // lines)
+    assert each == pytest.approx(read[f"stores {name}, fresh, 132 blocks"], rel=0.15)
 
 
 @pytest.mark.parametrize("warps", [4, 8, 16, 24, 32])
-def test_stores_to_the_sectors_of_the_store_before_are_merged_where_few_warps_store(warps: int) -> None:
+@pytest.mark.parametrize(("width", "turns"), [(4, 4), (8, 2)])
+def test_stores_to_the_last_lines_are_merged(warps: int, width: int, turns: int) -> None:
+    """All that can be merged is where four warps store."""
     read = json.loads((FOLDER / "estimate/parts_h200.json").read_text())
-    found = read["clocks"][f"{warps} warps"]
-    share = found["stores 8 x 16 of 4, fill, 132 blocks"] / found["stores 8 x 16 of 4, fresh, 132 blocks"]
-    filled, fresh = (clocks(parts_of_sectors(4, 16, turns), warps=warps) for turns in (4, 1))
-    assert filled / fresh == pytest.approx(share, abs=0.12)
-    if counted := read["counted"].get(str(warps)):
-        assert counted / 16 == pytest.approx(share, abs=0.07), "L1 merges them: L2 gets fewer sectors"
+    name, found = f"stores 8 x 16 of {width}", read["clocks"][f"{warps} warps"]
+    fill, fresh = (found[f"{name}, {it}, 132 blocks"] for it in ("fill", "fresh"))
+    least = read["clocks"]["4 warps"][f"{name}, fill, 132 blocks"]
+    merged = (1 - stores(4, 16, warps, turns) / stores(4, 16, warps)) / (1 - 1 / turns)
+    assert merged == pytest.approx(max(fresh - fill, 0) / (fresh - least), abs=0.12)
+    if turns == 4 and (counted := read["counted"].get(str(warps))):
+        assert counted / 16 == pytest.approx(fill / fresh, abs=0.07), "L1 merges them: L2 gets fewer sectors"
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_pairs_of_stores_to_eight_rows_are_not_merged(warps: int) -> None:
+    """As products by mma.sync store their tiles of C."""
+    sectors = json.loads((FOLDER / "estimate/lines_h200.json").read_text())["tails"][f"{warps} warps"]
+    assert stores(8, 8, warps, 2) / stores(8, 8, warps) == pytest.approx(sectors / 16, abs=0.01)
+
+
+@pytest.mark.parametrize("lanes", [8, 4, 2, 1])
+def test_l1_looks_up_several_lines_of_a_copy_in_a_clock(lanes: int) -> None:
+    """As it takes one multiprocessor alone; sectors of single lanes are too many for L2 if all copy."""
+    found = json.loads((FOLDER / "estimate/lines_h200.json").read_text())["copies"]
+    read = [found[f"{lanes} lanes in a line, {warps} warps, 1 blocks"] for warps in (8, 16)]
+    count = 32 // lanes
+    touch = Traffic("global", True, count, count, range(max(16, count)), written=4, past=True)
+    each = play(trace([("LDGSTS.E.BYPASS.128 [R8], [R2.64]", FREE, touch)] * 40, 8), 1, H200).busy["l1"] / (40 * 8)
+    assert each == pytest.approx(min(read), rel=0.14)
 
 
 def test_l2_is_asked_for_a_volatile_sector_each_time() -> None:
@@ -326,10 +364,10 @@ def fetched(length: int, blocks: int, behind: int = 0) -> float:
 def test_blocks_move_up_when_their_stores_have_left() -> None:
     store: Line = ("STG.E.128 [R2.64], R8", FREE, Traffic("global", False, 4, 4, tuple(range(16))))
     lines = [*ffma(2000), *[store] * 32]
-    both = trace(lines, 4, 2)
-    all_of_it = both.warps[0]
-    apart = replace(both, warps=(all_of_it[:2000],) * 4 + (all_of_it,) * 4)  # the first block stores nothing
-    stores = 4 * 32 * 16 * HOPPER.store * 32 / (H200.l2_bytes_per_s / H200.sms / H200.clock_hz)
+    both = elsewhere(trace(lines, 4, 2))
+    idle = tuple(it[:2000] for it in both.warps[:4])
+    apart = replace(both, warps=idle + both.warps[4:])  # the first block stores nothing
+    stores = 4 * 32 * (4 * HOPPER.stored_line_ns + 16 * HOPPER.stored_sector_ns) * H200.clock_hz / 1e9
 
     def takes(of: Trace, waves: int, blocks: int = 2) -> float:
         return play(of, blocks, H200, waves).clocks
@@ -366,12 +404,6 @@ def test_blocks_of_one_launch_begin_one_after_the_other() -> None:
 def test_a_t4_moves_half_the_bytes_a_clock() -> None:
     loads = [lds(shared(4), None, "LDS.128")] * 50
     assert clocks(loads, warps=16, gpu="t4") == pytest.approx(2 * clocks(loads, warps=16, gpu="v100"), rel=0.02)
-
-
-def test_stores_take_the_bandwidth_of_l2() -> None:
-    store: Line = ("STG.E [R2.64], R8", FREE, Traffic("global", False, 1, 1, tuple(range(32))))
-    per_sector = 32 / (H200.l2_bytes_per_s / H200.sms / H200.clock_hz)
-    assert clocks([store] * 64, warps=8) == pytest.approx(64 * 8 * 32 * per_sector * HOPPER.store, rel=0.02)
 
 
 def test_a_barrier_waits_for_the_last_warp() -> None:
@@ -556,7 +588,7 @@ def test_tiles_are_stored_at_the_rate_that_was_read_while_all_store() -> None:
     found = json.loads((FOLDER / "estimate/ends_h200.json").read_text())
     read = {name.removesuffix(", 128 blocks"): it["each"] / 2048 for name, it in found["stores"].items()}
     line, sector, part = HOPPER.stored_line_ns, HOPPER.stored_sector_ns, HOPPER.stored_part_ns
-    assert read["16 bytes of a row"] == pytest.approx(2 * (line + part), rel=0.02), "twice as many lines"
+    assert read["16 bytes of a row"] == pytest.approx(2 * (line + sector + part), rel=0.02), "twice as many lines"
     assert read["32 bytes of a row"] == pytest.approx(line + sector, rel=0.02)
     assert read["whole lines"] == pytest.approx(line / 4 + sector, rel=0.02)
     assert read["boxes"] == pytest.approx(line / 4 + sector, rel=0.02)
@@ -617,7 +649,7 @@ def test_blocks_of_a_cluster_meet_at_its_barrier() -> None:
     product = grouped(256)  # with which stores take L2's own time
     all_of = [product, *[stored] * 50, *met, then]
     took = play(cluster(all_of, 1, 0), 1, H200)
-    stores = 50 * 8 * (HOPPER.stored_line_ns + HOPPER.stored_part_ns) * H200.clock_hz / 1e9
+    stores = 50 * 8 * (HOPPER.stored_line_ns + HOPPER.stored_sector_ns + HOPPER.stored_part_ns) * H200.clock_hz / 1e9
     assert took.clocks == pytest.approx(stores + HOPPER.cluster + HOPPER.cluster_warp, abs=30), "after what it stored"
 
 

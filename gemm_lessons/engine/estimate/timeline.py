@@ -66,20 +66,20 @@ LINE = 128  # bytes of a line and of a wavefront
 SECTORS = 4  # of these
 MATRICES = ("LDSM", "STSM")
 # Read on an H200 (checks/readings/estimate/traffic_h200.json), in clocks of the port to L2: beside ``levels``, for each
-# line that a load asks for besides its sectors; and for a round of atomics. A line of which less than whole sectors are
-# stored takes as long as two at least.
-LINE_CLOCKS, ATOMIC_ROUND, LEAST = 0.5, 2.6, 2.0
+# line that a load asks for besides its sectors; and for a round of atomics.
+LINE_CLOCKS, ATOMIC_ROUND = 0.5, 2.6
 RETURNED = (
     0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
 )
 # Of the same readings, of threads that own a row each: lines of a load that L1 looks up in a clock, and clocks until a
 # load returns after earlier stores of less than whole sectors have left.
 TAGS, BEHIND = 2.0, 170.0
-# A store of parts of sectors in at most so many lines is merged with the same warp's store to the same ones before it:
-# always if its scheduler has issued no other store in between, and with each one that much more seldom
-# (checks/readings/estimate/parts_h200.json: by 4, 8, 16, 24 and 32 warps).
-MERGED_LINES, MERGED = 4, 0.6
-COMBINED = 16  # lines, of any warps' stores, that L1 combines with later ones: beside ``levels`` (bursts_h200.json)
+COPIED = 1.5  # lines of a copy past L1 in a clock, where each has several sectors (lines_h200.json)
+# L1 merges a store with the last lines that any warps have stored. Schedulers do not take turns as strictly as here:
+# what goes to few lines is merged beyond that, too, half as often for each so many lines more (parts_h200.json and
+# bursts_h200.json). Products' warps store their tiles together: what goes to more lines is not merged
+# (lines_h200.json).
+MERGED, FEW, BEYOND = 24, 4, 16
 APART = (1 / 8, 3 / 8, 5 / 8, 7 / 8)  # of a K tile: from one block of a later wave to the next one
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
@@ -233,7 +233,6 @@ class Multiprocessor:
         self.levels = levels
         self.dram = self.atomics = 0.0  # its share of DRAM, and of the slice where most atomics meet, is free from
         self.flying: deque[float] = deque()  # when sectors arrive from DRAM
-        self.combining: dict[int, set[int]] = {}  # sectors that L1 has not sent, by line, the oldest first
         # Where ``levels`` are known: sectors that L2 was asked for, and lines of L1, the oldest first, both by wave.
         self.asked: set[tuple[int, int]] = set()
         self.lines: dict[tuple[int, int], None] = {}
@@ -249,13 +248,12 @@ class Multiprocessor:
         self.beyond = self.pipes.dram * from_dram  # clocks
         self.box = self.pipes.box + self.beyond
         self.box_asked = asked * self.pipes.box_ns * gpu.clock_hz / 1e9  # clocks of L2 for a sector of a box
-        self.stored_line = self.pipes.stored_line_ns * gpu.clock_hz / 1e9
-        self.stored_sector = [
-            ns * gpu.clock_hz / 1e9 for ns in (self.pipes.stored_sector_ns, self.pipes.stored_part_ns)
-        ]
         # Clocks of a load that misses L1.
         self.missed = max(self.pipes.alone, self.pipes.l2) if loads_from_dram else self.pipes.l2
         self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
+        stored = self.pipes.stored_line_ns, self.pipes.stored_sector_ns, self.pipes.stored_part_ns
+        self.stored_line, self.stored_sector, self.stored_part = (ns * gpu.clock_hz / 1e9 for ns in stored)
+        self.stored_sector = self.stored_sector or self.per_sector
         self.wavefront = LINE / gpu.bytes_per_clock  # clocks
         count, schedulers = len(streams), gpu.schedulers
         self.members = [range(s, count, schedulers) for s in range(schedulers)]
@@ -282,9 +280,7 @@ class Multiprocessor:
         self.port = self.l2 = 0.0  # free from: its own, and its share of L2, for boxes
         # All stores, those that threads execute, and those of less than whole sectors have left by:
         self.stores = self.executed = self.partly = 0.0
-        self.passed = [0] * schedulers  # stores to global memory
-        self.latest: dict[int, tuple[Sequence[int], int]] = {}  # of each warp: its sectors, and how many had passed
-        self.merged = 0.0  # part of the store that is executed, see ``_merges``
+        self.stored_lines, self.latest = 0, dict[int, int]()  # and how many there were after each sector's last store
         self.wave = max(self.begun, 1)  # warps that are resident together
         # In L1 or in flight: from when; of the warps that share tiles and asked last.
         self.sectors: dict[int, float] = {}
@@ -613,23 +609,20 @@ class Multiprocessor:
         self.over[block] = max(self.over[block], self.stores)
 
     def _stored(self, touch: Traffic, start: float) -> None:
-        """Let the port to L2 take stores. In kernels with products of warpgroups, L2's own time for lines and sectors
-        counts, while all multiprocessors store."""
-        taken = self.pipes.store * self.per_sector * len(touch.sectors)
+        """Let the port to L2 take stores: L2's own time for lines and sectors, while all multiprocessors store."""
+        # Rows of a product's traced C are padded: unless lanes have rows of their own, sectors may be whole at other N.
+        own = touch.partial and 2 * touch.passes > len(touch.sectors)
         if touch.atomic:
             rounds = sum(touch.rounds)
             taken = ATOMIC_ROUND * rounds
             if self.levels is not None:
                 busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)
                 self.atomics = max(self.atomics, start) + busiest * rounds
-        elif self.grouped:
-            taken = self.stored_line * touch.passes + self.stored_sector[touch.partial] * len(touch.sectors)
-        elif touch.partial:
-            taken = max(taken, self.pipes.store * self.per_sector * LEAST * touch.passes) * (1 - self.merged)
+        else:
+            taken = (self.stored_line + self.stored_part * own) * touch.passes
+            taken = (taken + self.stored_sector * len(touch.sectors)) * (1 - self._merged(touch))
         self.stores = max(self.stores, start) + taken
-        # Rows of a product's traced C are padded: unless lanes have rows of their own, sectors may be whole at other N.
-        rows = self.levels is not None or LEAST * touch.passes > len(touch.sectors)
-        if touch.partial and rows and not touch.atomic:
+        if (own or (touch.partial and self.levels is not None)) and not touch.atomic:
             self.partly = self.stores
         self.moved["l2"] += taken
 
@@ -667,7 +660,8 @@ class Multiprocessor:
                 self.load_store = start + max(touch.passes * self.wavefront, pipes.request)
                 done = self.load_store + pipes.remote
             else:
-                clocks = max(touch.passes * self.wavefront, pipes.request)
+                several = touch.past and len(touch.sectors) >= 2 * touch.passes
+                clocks = max(touch.passes / (COPIED if several else 1.0) * self.wavefront, pipes.request)
                 if self.levels is not None and touch.load:
                     if touch.banked:
                         taken = max(touch.banked, touch.passes / TAGS) * self.wavefront
@@ -681,7 +675,6 @@ class Multiprocessor:
                 self.load_store = start + clocks
                 self.which = warp // self.sharing
                 self.sectors = self.caches[self.which]
-                self.merged = 0.0 if touch.load else self._merges(touch, scheduler, warp)
                 done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
                 if not touch.load:
                     block = warp // self.warps_per_block
@@ -694,7 +687,7 @@ class Multiprocessor:
             self.moved["l1"] += self.load_store - start
             done = self.load_store + pipes.l1
             if item.name == "STL":  # and through L1: L2 gets every store
-                taken = pipes.store * self.per_sector * SECTORS * item.registers
+                taken = (self.stored_line + self.stored_sector * SECTORS) * item.registers
                 self.stores = max(self.stores, start) + taken
                 self.moved["l2"] += taken
                 block = warp // self.warps_per_block
@@ -753,26 +746,18 @@ class Multiprocessor:
             self.moved["l1"] += written
         return done
 
-    def _merges(self, touch: Traffic, scheduler: int, warp: int) -> float:
-        """Return the part of a store that L1 adds to the same warp's store before, which it has not sent yet."""
-        self.passed[scheduler] += 1
-        sectors, passed = self.latest.get(warp, ((), 0))
-        self.latest[warp] = touch.sectors, self.passed[scheduler]
-        combined = 0.0 if self.levels is None or touch.atomic else self._combined(touch)
-        if sectors != touch.sectors or touch.passes > MERGED_LINES:
-            return combined
-        return max(float(MERGED ** (self.passed[scheduler] - passed - 1)), combined)
-
-    def _combined(self, touch: Traffic) -> float:
-        """Return the share of a store's sectors in the lines that L1 still combines, and let it combine this store."""
-        before = 0
+    def _merged(self, touch: Traffic) -> float:
+        """Return the share of a store that L1 adds to what it has not sent yet."""
+        if touch.box:
+            return 0.0
+        self.stored_lines += touch.passes
+        share = 0.0
         for sector in touch.sectors:
-            line = self.combining.setdefault(sector // SECTORS, set())
-            before += sector in line
-            line.add(sector)
-            if len(self.combining) > COMBINED:
-                del self.combining[next(iter(self.combining))]
-        return before / len(touch.sectors)
+            beyond = self.stored_lines - self.latest.get(sector, -LINE * MERGED) - MERGED
+            self.latest[sector] = self.stored_lines
+            if touch.passes <= FEW or (beyond <= 0 and self.levels is not None):
+                share += 0.5 ** (max(beyond, 0) / BEYOND)
+        return share / len(touch.sectors)
 
     def _absent(self, touch: Traffic) -> int:
         """Return how many lines of a load L1 has to ask for."""

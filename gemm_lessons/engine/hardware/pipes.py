@@ -90,7 +90,6 @@ class Pipes:
     barrier_warp: float  # added to `barrier` for each warp of the block
     fp64_latency: float  # of an fp64 instruction whose result a scoreboard guards
     move_up: float  # from the end of a block to the first instruction of the block that replaces it
-    store: float  # L2's bandwidth for a sector that is written / for one that is read
     past: float  # L2's bandwidth for a sector that cp.async fetches past L1 / for one that a load fetches; multiplied
     # where banks conflict, since each wavefront that is written is a request to L2
     held: float  # a copy past L1 frees its registers when L2 has at most so much work left on such copies
@@ -105,10 +104,10 @@ class Pipes:
     grouped_ahead: float  # products of a warpgroup that can be queued while another is computed
     box_sector: float  # of the port to L2, for each sector of a box while all multiprocessors copy
     box_ns: float  # of L2, for each sector that all multiprocessors ask for, and none asks for the same
-    stored_line_ns: float  # beside warpgroups that multiply: of L2, for each line that is stored while all store,
-    stored_sector_ns: float  # for each of its sectors,
-    stored_part_ns: float  # and for a sector of which less than all is stored
-    stored_ahead: float  # there, a store waits while the port has more work left on stores
+    stored_line_ns: float  # of L2, for each line that is stored while all multiprocessors store,
+    stored_sector_ns: float  # for each of its sectors (0: as for one that is read),
+    stored_part_ns: float  # and for a line of whose sectors less than all is stored
+    stored_ahead: float  # beside warpgroups that multiply, a store waits while the port has more work left on stores
     signal: float  # from an arrival at an mbarrier until it is counted
     look: float  # from the end of a phase until a thread that waits for it continues
     remote_signal: float  # the same as `signal`, at an mbarrier of another block of the cluster
