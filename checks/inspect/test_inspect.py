@@ -108,6 +108,13 @@ def test_warnings_are_findings_for_the_headline_too(tmp_path):
 ONE = "__global__ void one(float *x, int) { x[threadIdx.x] = 1; }"
 
 
+def test_the_compilers_warnings_are_shown(tmp_path):
+    (tmp_path / "k.cu").write_text("__global__ void k(float *x)\n{\n    x[threadIdx.x] = pow(x[threadIdx.x], 2);\n}\n")
+    launch = ["--grid", "1", "--block", "32", "--args", "x=inout f32[32]", "--no-estimate"]
+    shown = " ".join(inspect(str(tmp_path / "k.cu"), *launch, json_output=False).stdout.split())
+    assert "Compiler warnings line 3: pow(float, int) is in float here" in shown
+
+
 def test_structs_by_value_scalars_and_inout():
     done = inspect(
         str(VIEWS), "--entry", "scaled", "--grid", "3", "--block", "32,8",

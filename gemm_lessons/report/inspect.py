@@ -16,7 +16,7 @@ from gemm_lessons.engine.compiler import Diagnostic
 from gemm_lessons.engine.inspection import SHOWN, Inspection, values_of
 from gemm_lessons.engine.records import BESIDE, TABLED
 from gemm_lessons.report.console import numbers, plain_table, words
-from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed
+from gemm_lessons.report.run import show_conflicts, show_diagnostics, show_findings, show_printed, show_warnings
 from gemm_lessons.running import row_of_launch
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def show_inspection(console: Console, result: Inspection, *, counters: bool = Tr
     console.print(Text(f"{registers}{resources.shared_bytes:,} bytes of static shared memory", style="quiet"))
     if result.estimate is not None:
         console.print(estimated(result.estimate, request.gpu.name))
+    show_warnings(console, result.compiled.diagnostics, row.path)
     show_findings(console, row)
     if launched.printed is not None:
         console.print(Text("\nPrinted by the kernel", style="bold"))

@@ -73,7 +73,8 @@ def show_details(console: Console, outcome: RunOutcome, context: ScreenContext) 
         if not isinstance(row.verdict, CompileFailed):
             console.print(Text("  Counters, estimates and times are those of the kernel without its printf.", "quiet"))
     _problem(console, row)
-    _warnings(console, row)
+    if row.verdict.kind != "compile_failed":
+        show_warnings(console, row.diagnostics, row.path)
     show_findings(console, row)
     _gates(console, row)
     if isinstance(row.verdict, Passed | GateMissed):  # irrelevant for a wrong answer
@@ -283,13 +284,14 @@ def map_line(tiles: TileMap, shape: Shape, number: int, cols: range) -> Text:
     return line
 
 
-def _warnings(console: Console, row: Row) -> None:
-    found = [diagnostic for diagnostic in row.diagnostics if diagnostic.severity == "warning"]
-    if not found or row.verdict.kind == "compile_failed":
+def show_warnings(console: Console, diagnostics: Sequence[Diagnostic], path: str) -> None:
+    """Print the compiler's first warnings about the kernel at ``path``."""
+    found = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "warning"]
+    if not found:
         return
     _heading(console, "Compiler warnings")
     for diagnostic in found[:MAX_WARNINGS]:
-        file = "" if diagnostic.file == row.path else f"{printable(diagnostic.file)}, "
+        file = "" if diagnostic.file == path else f"{printable(diagnostic.file)}, "
         console.print(indented(Text.assemble((f"{file}line {diagnostic.line}: ", "quiet"), diagnostic.message)))
     if len(found) > MAX_WARNINGS:
         console.print(Text(f"  and {len(found) - MAX_WARNINGS} more", style="quiet"))
