@@ -107,6 +107,13 @@ __global__ void gemm(float *x) {
     assert compiled(source).diagnostics == ()
 
 
+def test_functions_of_std_that_headers_of_the_host_bring_along(compiled):
+    source = """#include <torch/all.h>
+void host(torch::Tensor t) { use(t.data()); }
+__global__ void gemm(float *x) { std::memset(x, 0, 4); x[1] = std::malloc(4) != nullptr; std::printf("a"); }"""
+    assert compiled(source).entry == "_Z4gemmPf"
+
+
 @pytest.mark.parametrize(
     "call", ["pow(2, n)", "pow(x, 2.0)", "std::pow(2u, x)", "pow((unsigned char)n, 3)", "pow(x, 2L)"]
 )

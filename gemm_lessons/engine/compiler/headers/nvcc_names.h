@@ -19,6 +19,7 @@ __attribute__((deprecated("nvcc computes it in double"))) __device__ float pow(f
 #include <limits.h>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <sys/types.h>
 #define register  // nvcc takes the old word and ignores it
 // What nvcc takes because GCC, its host compiler, does.
