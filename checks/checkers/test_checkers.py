@@ -61,7 +61,7 @@ def test_a_finding_in_a_helper_names_the_call_too(check):
     args = [floats(64), floats(64, output=True)]
     (found,) = check("\n".join(race).format(call="put"), 1, 64, args, before=put)
     write = found.line
-    assert found.called_in == ((write, found.other_line - 1),)
+    assert found.called_in == ((write, ("", found.other_line - 1)),)
     assert f"line {write} is called in line {found.other_line - 1}" in found.message
     inside = ["const auto put = [](float *s, int t, float x) {{ s[t] = x; }};", *race]
     (found,) = check("\n".join(inside).format(call="put"), 1, 64, args)

@@ -259,6 +259,7 @@ def test_a_define_that_is_no_name():
         ("_ZL6helperf", "helper"),
         ("gemm", "gemm"),
         ("_ZZ", "_ZZ"),
+        ("_ZZ1kPfE3box_$_0", "box"),  # a part of an array whose elements the compiler keeps apart
     ],
 )
 def test_plain_names(mangled, plain):

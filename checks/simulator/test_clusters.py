@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from checks.simulator.cluster_cases import (
+    CLUSTER_HEAD,
     FORM_CASES,
     PULL,
     PUSH,
@@ -177,6 +178,27 @@ def test_a_mask_of_multicast_that_names_a_third_block(run: Run) -> None:
     launched = run(source, 4, 64, [TILES, np.zeros_like(SHARED_TILES)], fault="illegal_access")
     assert "the mask 0x7 names a block that the cluster, of 2 blocks, does not have" in launched.fault.message
     assert launched.fault.line
+
+
+MADE_IN_ONE = (
+    CLUSTER_HEAD
+    + """
+extern "C" __global__ void __cluster_dims__(2) k()
+{
+    __shared__ u64 bar;
+    if (threadIdx.x == 0 && rank() == 0) init(&bar, 2);
+    cluster_sync();
+    if (threadIdx.x < 2 && rank() == 0) arrive_at(at(&bar, threadIdx.x));
+    cluster_sync();
+}
+"""
+)
+
+
+def test_the_block_of_an_mbarrier_that_nobody_has_made_is_named(run: Run) -> None:
+    launched = run(MADE_IN_ONE, 2, 32, [], fault="mbarrier")
+    assert "the mbarrier bar of block 1 is used before mbarrier.init" in launched.fault.message
+    assert "by thread 1 in block 0" in launched.fault.message
 
 
 @pytest.mark.parametrize("source", [SEND, SEND_OR], ids=["send", "reduce"])

@@ -136,6 +136,43 @@ def test_made_without_a_barrier_behind_it_is_a_race(run: Run) -> None:
     assert [f.message for f in launched.findings if f.kind == "race" and "bar, byte 0" in f.message]
 
 
+ONE_WARP = (
+    HEAD
+    + """
+extern "C" __global__ void k(u64 *out)
+{
+    __shared__ u64 bar[1], box[1];
+    if (threadIdx.x == 0) {
+        init(bar, 1);
+        arrive(bar);
+        box[0] = out[0];
+    }
+    BETWEEN
+    wait(bar, 0);
+    out[threadIdx.x] = box[0];
+}
+"""
+)
+
+
+@pytest.mark.parametrize(("between", "found"), [("", {"bar", "box"}), ("__syncwarp();", set())])
+def test_an_arrival_of_one_lane_orders_nothing_between_the_lanes_of_its_warp(
+    run: Run, between: str, found: set[str]
+) -> None:
+    """The others may look at the mbarrier before it is made, and read what is stored after the arrival."""
+    launched = run(ONE_WARP.replace("BETWEEN", between), 1, 32, [np.zeros(32, np.uint64)])
+    races = [it for it in launched.findings if it.kind == "race"]
+    assert {it.array for it in races} == found
+    assert all("put __syncwarp() between" in it.message for it in races)
+
+
+def test_an_mbarrier_beside_tiles_is_named_by_its_byte(run: Run) -> None:
+    text = "__shared__ u64 all[128]; if (t == 0) init(&all[96], 2); __syncthreads(); if (t == 0) arrive(&all[96]); wait"
+    launched, _ = run_body(run, text + "(&all[96], 0);", fault="deadlock")
+    assert launched.fault is not None
+    assert "gives the mbarrier at byte 768 of all 2 arrivals a phase" in launched.fault.message
+
+
 ELECT = (
     'unsigned one; asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(one)); '
 )

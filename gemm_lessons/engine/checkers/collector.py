@@ -75,8 +75,8 @@ class Names:
             return Actor(in_block, block, line)
         return Actor(in_block, block, access.line, access.effect, access.width, self.called(access))
 
-    def called(self, access: Access) -> int | None:
-        """Return the line that calls the function of an access, if that is not the kernel."""
+    def called(self, access: Access) -> tuple[str, int] | None:
+        """Return the line that calls the function of an access (``Kernel.called_in``), if that is not the kernel."""
         kernel = self._launch.kernel
         return kernel.called_in(kernel.instructions[access.index])
 

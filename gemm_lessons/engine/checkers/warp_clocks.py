@@ -75,7 +75,7 @@ class WarpClocks:
                     joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(taking.any(axis=1))))
                 self.known = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.known)
         self.own = self.own + taking
-        self.known[self.itself] = self.own - 1
+        self.known[self.itself] = np.where(taking, self.own - 1, self.known[self.itself])
 
     def flag(self, uses: Iterable[tuple[int, int]], acquires: bool, releases: bool) -> None:
         """Process uses of flags, (warp, granule), one after the other, as atomics execute: acquire, then release."""
@@ -113,10 +113,8 @@ class WarpClocks:
             known = clocks[one].copy()
             known[one % self.peers] = own[one]
             self._phases[key] = np.maximum(released, known)
-        if mark.kind == "arrive":
-            warps = np.array(sorted({one for _, _, one in meetings}), np.int64)
-            own[warps] += 1
-            clocks[warps, warps % self.peers] = own[warps] - 1
+        if mark.kind == "arrive":  # which orders nothing between the lanes of the warp
+            own[sorted({one for _, _, one in meetings})] += 1
         elif self._cluster > 1:
             met = warp[mark.offsets[here] == CLUSTER]
             clocks[met, -1] = np.maximum(clocks[met, -1], 1)

@@ -276,10 +276,10 @@ def plain_name(mangled: str) -> str:
 
     Only the part of the Itanium C++ ABI's mangling that kernels, functions and shared arrays need is supported.
     """
-    if mangled.startswith("_ZZ"):  # _ZZ <function> E <length> <local name> [_ <number of the scope>]
+    if mangled.startswith("_ZZ"):  # _ZZ <function> E <length> <local name> [_ <number of the scope>] [_$_ <part>]
         for match in re.finditer(r"E([1-9]\d*)", mangled):
             end = match.end() + int(match[1])
-            if re.fullmatch(r"(_\d+|__\d+_)?", mangled[end:]) and end <= len(mangled):
+            if re.fullmatch(r"(_\d+|__\d+_)?(_\$_\d+)?", mangled[end:]) and end <= len(mangled):
                 return mangled[match.end() : end]
         return mangled
     name = mangled

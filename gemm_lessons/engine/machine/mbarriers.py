@@ -20,7 +20,7 @@ from gemm_lessons.engine.machine.access import access_of, memoise_placement
 from gemm_lessons.engine.machine.memory import SHARED_WINDOW
 from gemm_lessons.engine.machine.phase_history import What
 from gemm_lessons.engine.machine.phases import BYTES, PHASE, MbarrierMisused, pending_count
-from gemm_lessons.engine.machine.state import Fault, State
+from gemm_lessons.engine.machine.state import Fault, State, coordinates
 from gemm_lessons.engine.machine.transfers import Binding
 from gemm_lessons.engine.ptx.cfg import line_of, unsupported
 from gemm_lessons.engine.ptx.records import Address, Instruction, Operand, Register
@@ -29,6 +29,7 @@ from gemm_lessons.engine.records.facts import Mbarrier, MbarrierMisuse
 
 # Modifiers without effect here: the threads of a block see each other's memory at once.
 WITHOUT_EFFECT = frozenset("b64 shared shared__cta shared__cluster sem release acquire relaxed cta cluster".split())
+MOST_BYTES = 512  # of an array of mbarriers; a larger one has tiles, too
 OPERATION_EFFECT: Effect = "load"  # an operation on an existing barrier; loads never race with each other
 KINDS: tuple[Literal["copies", "arrive"], ...] = ("copies", "arrive")
 FORMS = {
@@ -72,7 +73,11 @@ class Mbarriers:
         """Return the fault of a lane that misuses an mbarrier."""
         lane, where = int(lanes[problem.position]), int(cell[problem.position])
         who, opcode = self.state.actor(lane, self.instruction), self.instruction.full_opcode
-        mbarrier = mbarrier_at(self.arrays, where * BYTES % self.state.shared_stride)
+        home, offset = divmod(where * BYTES, self.state.shared_stride)
+        mbarrier = mbarrier_at(self.arrays, offset)
+        if home != lane // self.state.padded:
+            other = coordinates(int(self.state.block_numbers[home]), self.state.grid.grid)
+            mbarrier = dataclasses.replace(mbarrier, block=other)
         facts = MbarrierMisuse(mbarrier, opcode, problem.value, problem.limit)
         return MbarrierFault("mbarrier", problem.case, self.instruction, who, facts, lane=lane, cell=where)
 
@@ -83,6 +88,8 @@ def mbarrier_at(arrays: Any, offset: int) -> Mbarrier:
         if start <= offset < start + size:
             if (offset - start) % BYTES:
                 return Mbarrier()
+            if size > MOST_BYTES:
+                return Mbarrier(plain_name(name), inside=offset - start)
             return Mbarrier(plain_name(name), (offset - start) // BYTES if size > BYTES else None)
     return Mbarrier(byte=offset)
 

@@ -212,14 +212,15 @@ class Kernel:
     directives: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # launch bounds: maxntid, reqntid ...
     by_warps: bool = False  # the compiler chooses which lane of a warp accesses which byte (``wmma``)
 
-    def called_in(self, instruction: Instruction) -> int | None:
-        """Return the line of the kernel's body that calls the function that the instruction was inlined from. None for
-        an instruction of the body itself, lambdas included."""
+    def called_in(self, instruction: Instruction) -> tuple[str, int] | None:
+        """Return the line of the kernel's body that calls the function that the instruction was inlined from, and in
+        front of it its file if that is another one, else "". None for an instruction of the body itself, lambdas
+        included."""
         places = instruction.source.places if instruction.source else []
         if len(places) < 2:
             return None
         (file, line), (outer, calling) = places[0], places[-1]
-        return None if file == outer and self.has_line(file, line) else calling
+        return None if file == outer and self.has_line(file, line) else ("" if file == outer else outer, calling)
 
     def has_line(self, file: str, line: int) -> bool:
         """Return whether a line belongs to the kernel itself, lambdas included."""

@@ -49,7 +49,7 @@ class Actor:
     line: int | None = None
     effect: Does = ""
     width: int = 0
-    called: int | None = None  # the line that calls the function that ``line`` is in, if it is not the kernel
+    called: tuple[str, int] | None = None  # ``Kernel.called_in`` of the access
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,14 @@ class InFlight(Details):
 
 @dataclass(frozen=True)
 class Mbarrier:
-    """An mbarrier by its array, and its index there if not alone; without an array, its offset in shared memory."""
+    """An mbarrier by its array, and its index there if not alone, or its offset there (``inside``) if the array has
+    more than mbarriers; without an array, its offset in shared memory. ``block``: if that is not the thread's own."""
 
     array: str = ""
     index: int | None = None
     byte: int | None = None
+    inside: int | None = None
+    block: Coordinates | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class Finding:
     where that is another one); ``None`` when the compiler left no line. ``place`` is the memory concerned.
     ``actors`` are an example: one thread, or two in the order of their accesses. ``facts`` are the further facts of its
     family of findings. ``also``: the lines of more pairs of accesses that the same barrier would order. ``calls``:
-    pairs of a line in a function other than the kernel, and the line that calls this function.
+    pairs of a line in a function other than the kernel, and the line that calls this function (``Kernel.called_in``).
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Finding:
     actors: tuple[Actor, ...] = ()
     facts: Details = Details()
     also: tuple[tuple[int | None, int | None], ...] = ()
-    calls: tuple[tuple[int, int], ...] = ()
+    calls: tuple[tuple[int, tuple[str, int]], ...] = ()
 
     @property
     def message(self) -> str:
@@ -57,7 +57,7 @@ class Finding:
         return " ".join((self.place.space, *(actor.effect for actor in self.actors)))
 
     @property
-    def called_in(self) -> tuple[tuple[int, int], ...]:
+    def called_in(self) -> tuple[tuple[int, tuple[str, int]], ...]:
         """Return ``calls``, and those of the example's accesses. A hang has none: it names lines of the kernel."""
         if self.kind == "deadlock":
             return ()

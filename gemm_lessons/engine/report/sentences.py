@@ -122,7 +122,9 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
     "index": lambda place: f"[{place}]" if isinstance(place, int) else f"[{', '.join(map(str, place))}]",
     "waits": lambda number: "waits" if number == 1 else "wait",
     "pairs": lambda pairs: ", ".join(f"{one} and {other}" for one, other in pairs),
-    "calls": lambda calls: ", ".join(f"line {one} is called in line {other}" for one, other in calls),
+    "calls": lambda calls: ", ".join(
+        f"line {one} is called in line {line}{' of ' * bool(file)}{Path(file).name}" for one, (file, line) in calls
+    ),
     "numbers": lambda numbers: ", ".join(map(str, numbers)),
     "sizes": lambda sizes: " x ".join(map(str, sizes)),
 }

@@ -17,7 +17,8 @@ TEMPLATES: Mapping[str, str] = {
     "own_array": "a thread's own array",
     "where shared": "[{array}, byte {byte} of {size}|shared memory, byte {byte}]",
     "where global": "[{array}, byte {byte} of {size}|global address 0x{byte:x}]",
-    "mbarrier": "the mbarrier[ {array}][{index:index}][ at byte {byte} of shared memory]",
+    "mbarrier": "the mbarrier[ at byte {inside:,} of][ {array}][{index:index}][ at byte {byte} of shared memory]"
+    "[ of block {block}]",
     # -- races --------------------------------------------------------------------------------------------------------
     "pair_of_a_block": "{place:where}: {first.effect:shared} by thread {first.thread} in {first.line:line} and"
     " {other.effect:shared} by thread {other.thread} in {other.line:line} of block {other.block}",
