@@ -57,7 +57,7 @@ def test_wrong_descriptors_are_explained(name: str) -> None:
     lines = Launch.of(case).kernel()._source.text.splitlines()
     assert (found.kind, found.severity, found.case) == ("descriptor", "error", kind), found.message
     calls = {call for _, call in found.called_in}
-    assert {lines[it - 1].partition("// ")[2] for it in calls} == {"products", "copies"}
+    assert {lines[it - 1].partition("// ")[2] for _, it in calls} == {"products", "copies"}
     assert {"wgmma.mma_async", "cp.async.bulk.tensor"} == {
         word
         for it in (found.line, found.other_line)
