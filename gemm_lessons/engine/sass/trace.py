@@ -12,7 +12,7 @@ import itertools
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -38,7 +38,7 @@ from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, Uncountable, unknown_form
 from gemm_lessons.engine.sass.planning import MOVED, Plan
 from gemm_lessons.engine.sass.textures import Texels, texels_of
-from gemm_lessons.engine.sass.walker import MemoryUse, Step, Walker
+from gemm_lessons.engine.sass.walker import BasicBlock, MemoryUse, Step, Walker
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
@@ -570,6 +570,10 @@ class _Recorder(Walker):
 
         return touch
 
+    def _places(self, block: BasicBlock, touches: Iterable[int]) -> Iterable[int]:
+        """Return the instructions (indices) of a basic block to record; ``touches``: those with a touch."""
+        return range(block.first, block.end)
+
     def warps(self, kept: Sequence[bool] | None = None) -> tuple[tuple[tuple[int, Touch | None], ...], ...]:
         """Return what each warp executed; ``kept``: of the recorded basic blocks, these."""
         count = self.geometry.lanes // WARP
@@ -579,7 +583,7 @@ class _Recorder(Walker):
             inside: Sequence[int] = range(count)
             if mask is not None:
                 inside = np.flatnonzero(mask.reshape(-1, WARP).any(axis=1)).tolist()
-            steps = [(index, touches.get(index)) for index in range(block.first, block.end)]
+            steps = [(index, touches.get(index)) for index in self._places(block, touches)]
             plain = [(index, None) for index, _ in steps]
             places = [(at, found) for at, (_, found) in enumerate(steps) if found is not None]
             for warp in inside:
@@ -593,7 +597,10 @@ class _Recorder(Walker):
 
 
 class _BoxRecorder(_Recorder):
-    """Records the boxes that the TMA copies, and no access of a thread."""
+    """Records the boxes that the TMA copies and operations on mbarriers, and no other instruction."""
+
+    def _places(self, block: BasicBlock, touches: Iterable[int]) -> Iterable[int]:
+        return sorted(touches)
 
     def _touch(self, d: Decoded, use: MemoryUse) -> Step:
         return lambda: None
