@@ -26,8 +26,8 @@ MAP_ROWS, MAP_COLS = 5, 32  # block tiles of a wrong answer
 WRONG_ELEMENTS = 2
 UNUSED = re.compile("never (?:referenced|used)")
 BYTES = re.compile(r"\b(\w+)(?:, |: )byte (-?\d+) of (\d+)")
-DISTANCE = re.compile(r"(\d+) bytes (past its end|before its start)")
-ACCESS = re.compile(r"\b(\d+) bytes? (read|written|copied|updated)")
+DISTANCE = re.compile(r"([\d,]+) bytes (past its end|before its start)")
+ACCESS = re.compile(r"\b([\d,]+) bytes? (read|written|copied|updated)")
 # A sentence that begins with an element and what is done to it: "As[1][0]: read by thread 3".
 ELEMENT = re.compile(r"^([\w.]+(?:\[[^\]]*\][\w.]*)+): (?=(?:read|written|updated|overwritten|stored)\b)")
 CONSTANT = re.compile(r"\bconst(?:expr)?\s+(?:unsigned\s+)?int\s+(\w+)\s*=\s*([^;,]+)[;,]")
@@ -227,14 +227,14 @@ def in_elements(message: str, source: str, lesson: Lesson, shape: Shape | None) 
         return message
     text = BYTES.sub(lambda it: arrays[it[1]].at(int(it[2])) if it[1] in arrays else it[0], message)
     first = next(iter(arrays.values())).scalar
-    text = DISTANCE.sub(lambda it: _distance(int(it[1]), first, it[2]) or it[0], text)
-    text = ACCESS.sub(lambda it: it[2] if int(it[1]) == first else it[0], text)
+    text = DISTANCE.sub(lambda it: _distance(int(it[1].replace(",", "")), first, it[2]) or it[0], text)
+    text = ACCESS.sub(lambda it: it[2] if it[1] == f"{first:,}" else it[0], text)
     return ELEMENT.sub(r"\1 is ", text)
 
 
 def _distance(bytes_: int, element: int, words: str) -> str:
     count, rest = divmod(bytes_, element) if element else (0, bytes_)
-    return "" if rest else f"{count} element{'s' * (count != 1)} {words}"
+    return "" if rest else f"{count:,} element{'s' * (count != 1)} {words}"
 
 
 def _declared(name: str, size: int, source: str, lesson: Lesson) -> ArrayShape | None:
