@@ -242,6 +242,7 @@ __shared__ Odd odd[3];
             "A: byte 400 of 240, 4 bytes read by thread 0: 160 bytes past its end",
             "A[100], read by thread 0: 40 elements past its end",
         ),
+        ("A: byte 4464 of 240: 4,224 bytes past its end", "A[1116]: 1,056 elements past its end"),
         ("flat, byte 36 of 432: 4 bytes read", "flat[9] is read"),
         ("stages, byte 256 of 480: 16 bytes read", "stages[1].a[1][0]: 16 bytes read"),
         ("stages, byte 192 of 480: read", "stages[0].round is read"),
