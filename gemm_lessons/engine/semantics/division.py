@@ -1,21 +1,20 @@
 """Division, reciprocal, square root and the approximate functions of PTX.
 
-Exact instructions are correctly rounded in every direction. The approximate ones (``.approx``, ``.full``) are computed
-in float64 and rounded once, so they are at least as accurate as the hardware's, but not bit-identical. Largest
-differences from an H200 over 2**20 operands: rcp, sqrt, rsqrt 1 unit in the last place, ex2 and div 2; absolute
-differences are 1e-6 for lg2 near 1 (else 1 unit), 4e-7 for sin and cos, 8e-6 for tanh. Tests check these bounds.
-Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5.
+Exact instructions are correctly rounded in every direction. Approximate ones (``.approx``, ``.full``) are what an H200
+makes of them, bit for bit: the special function unit, between multiplications that the compiler adds for operands near
+the ends of the range. Two are only near: ``tanh.approx`` and ``rsqrt.approx.f64`` are computed in float64 and rounded
+once; tanh is within 8e-6 of an H200's. Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5; machine code of sm_90.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gemm_lessons.engine.semantics import floats
+from gemm_lessons.engine.semantics import floats, special_functions
 from gemm_lessons.engine.semantics.arithmetic import MODES, directed_f64, settle_nans, with_modifiers
 from gemm_lessons.engine.semantics.floats import F32, F64, Mode
 from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Table, in_halves, put
@@ -77,11 +76,25 @@ def _sqrt_f64(out: Array, a: Array) -> None:
     np.copyto(out, r)
 
 
-def _div_approx(out: Array, a: Array, b: Array) -> None:
-    """Divide approximately. A divisor above 2**126 gives 0, or NaN for an infinite dividend."""
-    divisor = np.where((np.abs(b) > F32(2.0**126)) & np.isfinite(b), np.copysign(F32(np.inf), b), b)
-    np.divide(a, divisor, out=out)
-    floats.canonical(out)
+SMALL, LARGE = F32(2.0**-126), F32(2.0**126)
+UP = F32(2.0**24)  # makes every subnormal number normal
+
+
+def _factors(x: Array, ftz: bool, large: bool) -> Array:
+    """Return the powers of two that bring operands into the range of the special function unit."""
+    factors = np.where(np.abs(x) > LARGE, F32(0.25), F32(1)) if large else np.ones(np.shape(x), F32)
+    return factors if ftz else np.where(np.abs(x) < SMALL, UP, factors)
+
+
+def _quick_quotient(ftz: bool, full: bool) -> Function:
+    """Return ``div.approx`` or ``div.full``: the dividend times a reciprocal. Only ``full`` takes large divisors."""
+
+    def function(out: Array, a: Array, b: Array) -> None:
+        factors = _factors(b, ftz, large=full)
+        np.multiply(a * factors, special_functions.rcp(np.atleast_1d(b * factors)), out=out)
+        floats.canonical(out)
+
+    return function
 
 
 def _division(entries: Table) -> None:
@@ -101,93 +114,108 @@ def _division(entries: Table) -> None:
         put(entries, f"sqrt.{mode}", "f64", 1, _sqrt_f64 if mode == "rn" else directed_f64("sqrt", mode))
     for ftz in (False, True):
         suffix = ".ftz" * ftz
-        put(entries, "div.approx" + suffix, "f32", 2, with_modifiers(_div_approx, "f32", ftz))
-        put(entries, "div.full" + suffix, "f32", 2, with_modifiers(_quotient("rn"), "f32", ftz))
+        for name, full in (("div.approx", False), ("div.full", True)):
+            put(entries, name + suffix, "f32", 2, with_modifiers(_quick_quotient(ftz, full), "f32", ftz))
 
 
 # ---- approximate functions ----
 
-TURNS_PER_RADIAN = float.fromhex("0x1.45f306p-3")  # float32 nearest to 1 / (2 pi), the hardware's factor
 
-
-def _radians(x: Array) -> Array:
-    """Return the angle in radians whose sine the hardware computes: the number of turns is truncated to float32, then
-    whole turns are dropped.
-
-    This keeps sine and cosine of large angles within 4e-7 of an H200's, whose error is unbounded there.
-    """
-    turns = floats.narrow(x * TURNS_PER_RADIAN, F32, "rz")
-    angle: Array = np.fmod(turns.astype(F64), 1.0) * (2 * np.pi)
-    return angle
-
-
-APPROXIMATE: dict[str, Callable[..., Any]] = {
-    "rcp": np.reciprocal,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sin": lambda x: np.sin(_radians(x)),
-    "cos": lambda x: np.cos(_radians(x)),
-    "lg2": np.log2,
-    "ex2": np.exp2,
-    "tanh": np.tanh,
-}
-
-
-def _approximate(opcode: str, code: str) -> Function:
-    compute = APPROXIMATE[opcode]
+def _unit(opcode: str, ftz: bool) -> Function:
+    """Return a function of the special function unit. Without ``.ftz``, multiplications before and after it take care
+    of subnormal numbers."""
+    compute = special_functions.FUNCTIONS[opcode]
 
     def function(out: Array, a: Array) -> None:
-        x = np.atleast_1d(a).astype(F64)
-        y = compute(x)
-        if code == "f64":
-            floats.inherit_nan(y, x)
-            np.copyto(out, y)
+        x = np.atleast_1d(a)
+        if ftz or opcode in ("sin", "cos"):
+            y = compute(x)
+        elif opcode == "ex2":
+            low = x < F32(-126)
+            y = compute(np.where(low, x * F32(0.5), x))
+            y = np.where(low, y * y, y)
         else:
-            np.copyto(out, floats.narrow(y, DTYPES[code], "rn"))
-            settle_nans(out, code)
+            factors = _factors(x, ftz, large=opcode == "rcp")
+            y = compute(x * factors)
+            up = factors == UP
+            match opcode:
+                case "rcp":
+                    y = y * factors
+                case "lg2":
+                    y = np.where(up, y + F32(-24), y)
+                case "rsqrt":
+                    y = np.where(up, y * F32(2.0**12), y)
+                case "sqrt":
+                    y = np.where(up, y * F32(2.0**-12), y)
+        np.copyto(out, y)
+        floats.canonical(out)
 
     return function
 
 
-def _approximate_bf16(opcode: str, ftz: bool) -> Function:
-    compute = APPROXIMATE[opcode]
+def _power_f16(out: Array, a: Array) -> None:
+    y = special_functions.ex2(np.atleast_1d(a).astype(F32))
+    np.copyto(out, np.where(y >= 65536, np.inf, floats.narrow(y.astype(F64), np.float16, "rz")))
+    settle_nans(out, "f16")
 
+
+def _power_bf16(out: Array, a: Array) -> None:
+    np.copyto(out, special_functions.ex2(floats.widen_bf16(a)).view(np.uint32) >> 16)
+
+
+def _tanh(code: str) -> Function:
     def function(out: Array, a: Array) -> None:
-        x = floats.widen_bf16(a)
-        y = compute((floats.flush(x) if ftz else x).astype(F64))
-        # bfloat16 and float32 have the same smallest normal number.
-        np.copyto(out, floats.narrow_bf16(np.where(np.abs(y) < 2.0**-126, 0.0, y) if ftz else y))
+        np.copyto(out, floats.narrow(np.tanh(np.atleast_1d(a).astype(F64)), DTYPES[code], "rn"))
+        settle_nans(out, code)
 
     return function
 
 
-def _gross(function: Function) -> Function:
-    """Return the ``.approx.ftz.f64`` form: only the upper 32 bits of source and result are used."""
+def _tanh_bf16(out: Array, a: Array) -> None:
+    np.copyto(out, floats.narrow_bf16(np.tanh(floats.widen_bf16(a).astype(F64))))
+
+
+def _rsqrt_f64(out: Array, a: Array) -> None:
+    x = np.atleast_1d(a)
+    y = 1 / np.sqrt(x)
+    floats.inherit_nan(y, x)
+    np.copyto(out, y)
+
+
+def _upper_half(opcode: str) -> Function:
+    """Return the ``.approx.ftz.f64`` form: the unit sees the sign, the exponent and 20 bits of the fraction."""
+    compute = special_functions.FUNCTIONS[opcode]
     upper = np.uint64(0xFFFFFFFF00000000)
 
-    def cut(out: Array, a: Array) -> None:
-        function(out, floats.flush((np.atleast_1d(a).view(np.uint64) & upper).view(F64)))
-        np.copyto(out, floats.flush((out.view(np.uint64) & upper).view(F64)))
+    def function(out: Array, a: Array) -> None:
+        x = floats.flush((np.atleast_1d(a).view(np.uint64) & upper).view(F64))
+        fraction, exponent = np.frexp(x)
+        odd = exponent & 1 if opcode == "rsqrt" else 0
+        power = (exponent - odd) // (2 if opcode == "rsqrt" else 1)
+        y = np.ldexp(compute(np.ldexp(fraction, odd).astype(F32)).astype(F64), -power)
+        np.copyto(out, floats.flush((y.view(np.uint64) & upper).view(F64)))
         out.view(np.uint64)[np.isnan(out)] = floats.NAN_BITS["f32"] << 32
 
-    return cut
+    return function
 
 
 def _functions(entries: Table) -> None:
-    for opcode in APPROXIMATE:
-        for ftz in (False,) if opcode == "tanh" else (False, True):
-            function = with_modifiers(_approximate(opcode, "f32"), "f32", ftz)
-            put(entries, f"{opcode}.approx" + ".ftz" * ftz, "f32", 1, function)
-    for opcode in ("ex2", "tanh"):
-        half, brain = _approximate(opcode, "f16"), _approximate_bf16(opcode, opcode == "ex2")
-        put(entries, f"{opcode}.approx", "f16", 1, half)
-        put(entries, f"{opcode}.approx", "f16x2", 1, in_halves(half, np.float16))
-        name = f"{opcode}.approx" + ".ftz" * (opcode == "ex2")
-        put(entries, name, "bf16", 1, brain)
-        put(entries, name, "bf16x2", 1, in_halves(brain, np.uint16))
-    put(entries, "rsqrt.approx", "f64", 1, _approximate("rsqrt", "f64"))
+    for opcode in special_functions.FUNCTIONS:
+        for ftz in (False, True):
+            put(entries, f"{opcode}.approx" + ".ftz" * ftz, "f32", 1, with_modifiers(_unit(opcode, ftz), "f32", ftz))
+    put(entries, "tanh.approx", "f32", 1, _tanh("f32"))
+    forms = (
+        ("ex2.approx", "ex2.approx.ftz", _power_f16, _power_bf16),
+        ("tanh.approx",) * 2 + (_tanh("f16"), _tanh_bf16),
+    )
+    for of_halves, of_brains, half, brain in forms:
+        put(entries, of_halves, "f16", 1, half)
+        put(entries, of_halves, "f16x2", 1, in_halves(half, np.float16))
+        put(entries, of_brains, "bf16", 1, brain)
+        put(entries, of_brains, "bf16x2", 1, in_halves(brain, np.uint16))
+    put(entries, "rsqrt.approx", "f64", 1, _rsqrt_f64)
     for opcode in ("rcp", "rsqrt"):
-        put(entries, f"{opcode}.approx.ftz", "f64", 1, _gross(_approximate(opcode, "f64")))
+        put(entries, f"{opcode}.approx.ftz", "f64", 1, _upper_half(opcode))
 
 
 def table() -> Table:

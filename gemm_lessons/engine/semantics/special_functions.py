@@ -1,0 +1,169 @@
+"""The special function unit (``MUFU``) of Hopper, bit for bit: reciprocal, roots, logarithm, power, sine and cosine.
+
+Arrays of float32 in, arrays of float32 out. The unit knows neither rounding modes nor subnormal numbers: it takes
+subnormal operands for zero, and gives zero for subnormal results.
+
+How it computes: the upper bits of a 23-bit fraction choose a segment, the lower ones are ``x``. The result is
+``c0 + c1 x + c2 x**2`` in whole numbers, cut off after 24 significant bits. The square lacks its lowest columns: of
+``x**2 = sum of x_i x_j 2**(i + j)`` only terms from 2**19 (reciprocal: 2**17) on are added. Negative fixed-point
+numbers are complemented bit by bit, so ``log2(0.25)`` is -1.9999999.
+
+Source: Oberman and Siu, "A High-Performance Area-Efficient Multifunction Interpolator" (2005), for the form. The
+coefficients follow from the results of an H200 for every fraction (``checks/readings/simulator/special_functions.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemm_lessons.engine.semantics.operation import Array
+
+COEFFICIENTS = Path(__file__).with_suffix(".json")
+FRACTION = 23  # bits
+SCALE = 17  # a segment's sum has 17 bits below the unit of its result
+SEGMENT_BITS = {"rcp": 7}  # of one octave's fraction; 6 for the other functions
+LOG_BITS, SINE_BITS = 36, 37  # binary places of a logarithm or a sine before it becomes a float
+TURNS_PER_RADIAN = np.float64(float.fromhex("0x1.45f306p-3"))  # float32 nearest to 1 / (2 pi), the hardware's factor
+NAN, INFINITY = 0x7FFFFFFF, 0x7F800000
+
+
+@cache
+def square_without(columns: int, bits: int) -> Array:
+    """Return the squares of all numbers of that many bits without their lowest columns, divided by 2**columns."""
+    digits = [(np.arange(1 << bits) >> i) & 1 for i in range(bits)]
+    total = np.zeros(1 << bits, np.int64)
+    for i in range(bits):
+        for j in range(i, bits):
+            column = 2 * i if i == j else i + j + 1
+            if column >= columns:
+                total += (digits[i] & digits[j]) << (column - columns)
+    return total
+
+
+@cache
+def coefficients(name: str) -> Array:
+    """Return c0, c1 and c2 of each segment, shape (segments, 3)."""
+    return np.array(json.loads(COEFFICIENTS.read_text())[name], np.int64)
+
+
+def interpolate(name: str, fraction: Array) -> Array:
+    """Return ``c0 + c1 x + c2 x**2`` for fractions of 23 bits, or 24 where the table spans two octaves."""
+    low = FRACTION - SEGMENT_BITS.get(name, 6)
+    x = fraction & ((1 << low) - 1)
+    c0, c1, c2 = coefficients(name)[fraction >> low].T
+    total: Array = c0 + c1 * x + c2 * square_without(2 * low - 15, low)[x]
+    return total
+
+
+def _fields(x: Array) -> tuple[Array, Array, Array]:
+    """Return sign, biased exponent and fraction."""
+    bits = x.view(np.uint32).astype(np.int64)
+    return bits >> 31, (bits >> FRACTION) & 255, bits & 0x7FFFFF
+
+
+def _floats(bits: Array) -> Array:
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def _cut(total: Array, places: int) -> Array:
+    """Return the bits of the float32 next to ``total / 2**places`` towards zero, of non-negative numbers."""
+    length = np.frexp(total.astype(np.float64))[1].astype(np.int64)  # total < 2**length; exact below 2**53
+    significand = np.where(length > 24, total >> np.maximum(length - 24, 0), total << np.maximum(24 - length, 0))
+    bits = ((length - 1 - places + 127) << FRACTION) | (significand & 0x7FFFFF)
+    return np.where(total == 0, 0, bits)
+
+
+def rcp(x: Array) -> Array:
+    """Return 1 / x. Results below the normal numbers are zero."""
+    sign, exponent, fraction = _fields(x)
+    below = ((253 - exponent) << FRACTION) | (interpolate("rcp", fraction) >> SCALE) & 0x7FFFFF
+    bits = np.where(fraction == 0, (254 - exponent) << FRACTION, below)
+    bits = np.where((bits < 1 << FRACTION) | (exponent == 255), 0, bits)
+    bits = np.where(exponent == 0, INFINITY, bits) | (sign << 31)
+    return _floats(np.where((exponent == 255) & (fraction != 0), NAN, bits))
+
+
+def _octaves(exponent: Array, fraction: Array) -> tuple[Array, Array]:
+    """Return the exponent of the root, and the place in a table of two octaves."""
+    odd = (exponent - 127) & 1
+    return (exponent - 127 - odd) // 2, (odd << FRACTION) | fraction
+
+
+def rsqrt(x: Array) -> Array:
+    """Return 1 / sqrt(x)."""
+    sign, exponent, fraction = _fields(x)
+    half, place = _octaves(exponent, fraction)
+    below = ((126 - half) << FRACTION) | (interpolate("rsqrt", place) >> SCALE) & 0x7FFFFF
+    bits = np.where(place == 0, (127 - half) << FRACTION, below)
+    bits = np.where((exponent == 255) & (fraction == 0), 0, bits)
+    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
+    return _floats(np.where(exponent == 0, INFINITY | (sign << 31), bits))
+
+
+def sqrt(x: Array) -> Array:
+    """Return sqrt(x)."""
+    sign, exponent, fraction = _fields(x)
+    half, place = _octaves(exponent, fraction)
+    bits = ((127 + half) << FRACTION) | (interpolate("sqrt", place) >> SCALE) & 0x7FFFFF
+    bits = np.where((exponent == 255) & (fraction == 0), INFINITY, bits)
+    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
+    return _floats(np.where(exponent == 0, sign << 31, bits))
+
+
+def lg2(x: Array) -> Array:
+    """Return log2(x): exponent and table are added as fixed-point numbers."""
+    sign, exponent, fraction = _fields(x)
+    logarithm = interpolate("lg2", fraction) >> (24 + SCALE - LOG_BITS)
+    logarithm = np.where((exponent == 127) & (fraction == 0), 0, logarithm)
+    total = ((exponent - 127) << LOG_BITS) + logarithm
+    bits = _cut(np.where(total < 0, ~total, total), LOG_BITS) | np.where(total < 0, 1 << 31, 0)
+    bits = np.where((exponent == 255) & (fraction == 0), INFINITY, bits)
+    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
+    return _floats(np.where(exponent == 0, INFINITY | 1 << 31, bits))
+
+
+def ex2(x: Array) -> Array:
+    """Return 2**x: the operand becomes a fixed-point number with 23 binary places."""
+    known = np.where(np.isnan(x), 0, x).astype(np.float64)
+    size = np.floor(np.minimum(np.abs(known), 512.0) * (1 << FRACTION)).astype(np.int64)
+    whole = (size & 0x7FFFFF) == 0
+    place = np.where(known < 0, np.where(whole, -size, ~size), size)
+    exponent = place >> FRACTION
+    bits = ((exponent + 127) << FRACTION) | (interpolate("ex2", place & 0x7FFFFF) >> SCALE) & 0x7FFFFF
+    bits = np.where(exponent > 127, INFINITY, np.where(exponent < -126, 0, bits))
+    return _floats(np.where(np.isnan(x), NAN, bits))
+
+
+def _sine(x: Array, quadrants: int) -> Array:
+    """Return the sine of an angle that is that many quadrants ahead. The angle is multiplied by 1 / (2 pi) as a float,
+    cut off, and then a fixed-point number of turns with 25 binary places."""
+    turns = x.astype(np.float64) * TURNS_PER_RADIAN
+    near = turns.astype(np.float32)
+    turns = np.where(np.abs(near) > np.abs(turns), np.nextafter(near, np.float32(0)), near).astype(np.float64)
+    known = np.isfinite(turns)
+    place = np.floor(np.abs(np.fmod(np.where(known, turns, 0), 1)) * (4 << FRACTION)).astype(np.int64)
+    quadrant = (place >> FRACTION) + quadrants & 3
+    place = np.where(quadrant & 1, ~place, place) & 0x7FFFFF
+    negative = (quadrant >> 1) ^ (np.signbit(x) if quadrants == 0 else 0)
+    bits = _cut(interpolate("sin", place) >> (24 + SCALE - SINE_BITS), SINE_BITS) | (negative << 31)
+    return _floats(np.where(known, bits, NAN))
+
+
+def sin(x: Array) -> Array:
+    """Return the sine of an angle in radians."""
+    return _sine(x, 0)
+
+
+def cos(x: Array) -> Array:
+    """Return the cosine of an angle in radians."""
+    return _sine(x, 1)
+
+
+FUNCTIONS: dict[str, Any] = {
+    "rcp": rcp, "sqrt": sqrt, "rsqrt": rsqrt, "sin": sin, "cos": cos, "lg2": lg2, "ex2": ex2
+}  # fmt: skip
