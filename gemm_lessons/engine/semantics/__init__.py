@@ -9,6 +9,7 @@
 - ``operation``: the record of an instruction; ``table``: all instructions by full name
 - ``integers``, ``bits``, ``comparisons``, ``conversions``, ``float8``: one module per kind of instruction
 - ``arithmetic``, ``division``, ``extremes``: floating-point instructions
+- ``special_functions``: reciprocals, roots, logarithms, powers and sines as the hardware computes them
 - ``floats``, ``doubles``: correct rounding in float32 and float64
 - ``matrix_products``: ``mma``, ``wmma.mma`` and ``wgmma``
 """
