@@ -9,12 +9,15 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import linear_regression
 
+import numpy as np
 import pytest
 
 from checks.estimate.ladder import READINGS, SIZES, SMS, STEPS, Compared, Step, compared, lessons
 from gemm_lessons.engine.estimate.chip import BETWEEN_US, DRAM_SHARE
+from gemm_lessons.engine.estimate.profile import CopiedBoxes
 from gemm_lessons.engine.hardware.sheets import GPUS
-from gemm_lessons.engine.sass.trace import Signal, Traffic, traceable
+from gemm_lessons.engine.records.launch import TensorMap
+from gemm_lessons.engine.sass.trace import Signal, Trace, Traffic, box_of, is_outside, traceable
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import DRIFT, L2_SHARE
@@ -125,6 +128,28 @@ def test_a_named_barrier_and_boxes_of_c_are_traced() -> None:
     assert meetings == [Signal("met", 1, 128)] * 2
     stored = [it for _, it in found.warps[8] if isinstance(it, Traffic) and it.box]
     assert sum(len(it.sectors) for it in stored) * 32 == 2 * shape.m * shape.n // 2
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "outside"),
+    [(0, 0, False), (63, 127, False), (64, 0, True), (0, 128, True), (-31, 0, False), (-32, 0, True), (0, -8, True)],
+)
+def test_a_box_is_outside_where_no_element_is_inside(column: int, row: int, outside: bool) -> None:
+    boxes = TensorMap(np.zeros((128, 64), np.float32), (8, 32))
+    assert is_outside(boxes, [column & 0xFFFFFFFF, row & 0xFFFFFFFF]) is outside
+
+
+def test_boxes_outside_of_a_matrix_need_nothing_of_l2() -> None:
+    """As in a kernel that requests tiles past the end of K: twice the bytes per k made L2 too small for its blocks."""
+    inside, past = box_of(512, which=(528, 0, 0)), box_of(512, which=(528, 64, 0), zeros=True)
+    found, alone = (
+        CopiedBoxes.of(Trace((), (), (), (tuple((0, it) for it in warp),), 1), 64, 1)
+        for warp in ((inside, past), (inside,))
+    )
+    assert found is not None
+    assert alone is not None
+    assert found.distinct == alone.distinct == 512 * 32 / 64
+    assert found.each == alone.each / 2  # of what arrives, half comes from L2
 
 
 def test_the_order_of_tiles_decides_how_much_dram_a_wave_needs() -> None:

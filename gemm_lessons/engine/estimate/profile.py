@@ -29,7 +29,7 @@ from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.trace import Trace, Traceable, Traffic, blocks_of_cluster, traceable
 from gemm_lessons.engine.simulator import Simulator
 
-MODEL = 39  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 40  # version of the timeline; a new number invalidates the cache on disk
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 DEEPEST = 256  # K of the shorter trace of blocks that are played apart: they have as many tiles, which must fit
 LONG = 1 / 3  # DRAM's latency / time of a K tile, above which blocks are played apart: the result is 1% uncertain
@@ -146,11 +146,13 @@ class CopiedBoxes:
             turns = max(1, -(-(tiles - block) // count))
             boxes = [it for _, it in warp if isinstance(it, Traffic) and it.box and it.load]
             for place, box in enumerate(boxes[: -(-len(boxes) // turns)]):
+                delivered += box.delivered * SECTOR / k
+                if box.zeros:
+                    continue
                 size = len(box.sectors) * SECTOR / k
                 asked[box.which[0]] = asked.get(box.which[0], 0.0) + size
                 distinct.setdefault(box.which[0], {})[box.which] = size
                 ever[block // GPC, *box.which] = at_once[block // GPC, place, *box.which] = size
-                delivered += box.delivered * SECTOR / k
         if not asked:
             return None
         once = {name: sum(sizes.values()) for name, sizes in distinct.items()}

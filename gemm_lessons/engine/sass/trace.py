@@ -88,8 +88,9 @@ class Traffic:
     numbers of the 32-byte sectors; ``partial``: it stores less than whole sectors; ``banked``: wavefronts of a load in
     L1; ``rounds``: of an atomic, the most lanes at one address of each sector. A copy to shared memory also has the
     wavefronts ``written`` there, and whether it bypasses L1 (``past``). A ``box`` copied by TMA has the right number of
-    sectors, but not their true numbers; ``which``: its tensor map and coordinates. A box copied into shared memory has
-    the mbarrier that it signals, and ``to``: the ranks of the blocks of the cluster that get it (empty: its own block).
+    sectors, but not their true numbers; ``which``: its tensor map and coordinates; ``zeros``: it is outside of the
+    array. A box copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of the
+    cluster that get it (empty: its own block).
     """
 
     space: Literal["shared", "remote", "global"]
@@ -103,6 +104,7 @@ class Traffic:
     box: bool = False
     which: tuple[int, ...] = ()
     to: tuple[int, ...] = ()
+    zeros: bool = False
     rounds: Sequence[int] = ()
     partial: bool = False
     banked: int = 0
@@ -333,11 +335,7 @@ class _Launch:
         kernel, arguments, grid, plan, memory = self.kernel, self.arguments, self.grid, self.plan, self.memory()
         code = kernel.code
         parameters = code.placed(kernel.kernel, parameter_block(kernel.kernel, arguments, memory))
-        boxes = {
-            place: math.prod(argument.box) * argument.type.size
-            for place, argument in zip(code.places, arguments, strict=True)
-            if isinstance(argument, TensorMap)
-        }
+        boxes = {place: it for place, it in zip(code.places, arguments, strict=True) if isinstance(it, TensorMap)}
         constants = {
             **(code.constants_in(memory) if code.variables.there else code.constants),
             **launch_constants(grid, code.parameter_offset, parameters, kernel.kernel.target, boxes_only=bool(boxes)),
@@ -386,12 +384,12 @@ class _Recorder(Walker):
         constants: dict[int, bytes],
         store: Store | None,
         textures: Mapping[int, Texels],
-        boxes: Mapping[int, int],
+        boxes: Mapping[int, TensorMap],
         most: int | None = None,
         kept: Sequence[bool] | None = None,
     ) -> None:
         self._cluster = math.prod(geometry.grid.cluster or (1,))  # blocks
-        self._boxes = boxes  # bytes of each tensor map's box, by the place of the parameter in the machine code
+        self._boxes = boxes  # by the place of the parameter in the machine code
         self._kept, self._step_number, self._quiet = kept, -1, False  # which basic blocks to record; None: all
         self._most, self._executed = most, 0  # warp instructions
         self._log: list[tuple[int, Array | None, dict[int, list[Any]]]] = []  # of Touch | None
@@ -481,8 +479,10 @@ class _Recorder(Walker):
             which = tuple(int(name[first]) for name in others[: len(names)])
             mask = int(others[-1][first]) >> MASK_BIT if ranks else 0
             to = tuple(rank for rank in range(self._cluster) if mask & 1 << rank)
-            size = self._boxes.get(which[0], 0)
-            return box_of(size // banks.SECTOR, barrier=int(at[first]) & SHARED_WINDOW - 1, which=which, to=to)
+            barrier, boxes = int(at[first]) & SHARED_WINDOW - 1, self._boxes.get(which[0])
+            if boxes is None:
+                return box_of(0, barrier=barrier, which=which, to=to)
+            return box_of(_sectors(boxes), barrier=barrier, which=which, to=to, zeros=is_outside(boxes, which[1:]))
 
         return self._record(d, touch, where, *names, *ranks)
 
@@ -521,10 +521,10 @@ class _Recorder(Walker):
         """Record a copy of a box out of shared memory. Its size is that of the tensor map at the address it names."""
 
         def touch(lanes: Array, at: Array) -> Traffic:
-            size = self._boxes.get(int(at[lanes[0]]))
-            if size is None:
+            boxes = self._boxes.get(int(at[lanes[0]]))
+            if boxes is None:
                 raise Uncountable(f"the tensor map of {d.text} is no parameter of the kernel")
-            return box_of(size // banks.SECTOR, load=False)
+            return box_of(_sectors(boxes), load=False)
 
         return self._record(d, touch, self.lanes.address(_memory(d, d.operands[-1:]), "shared"))
 
@@ -616,7 +616,7 @@ class _Outline(Walker):
         constants: dict[int, bytes],
         store: Store | None,
         textures: Mapping[int, Texels],
-        boxes: Mapping[int, int],
+        boxes: Mapping[int, TensorMap],
     ) -> None:
         self.steps: list[int] = []  # numbers of basic blocks
         self.weights: list[int] = []  # warp instructions of each step
@@ -663,12 +663,24 @@ def box_of(
     barrier: int | None = None,
     which: tuple[int, ...] = (),
     to: tuple[int, ...] = (),
+    zeros: bool = False,
 ) -> Traffic:
     """Return the traffic of a box of ``sectors`` sectors that the TMA copies."""
     lines = -(-sectors // LINE_SECTORS)
     return Traffic(
-        "global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True, which=which, to=to
-    )
+        "global", load, lines, lines, range(sectors), past=True, barrier=barrier, box=True, which=which, to=to,
+        zeros=zeros,
+    )  # fmt: skip
+
+
+def _sectors(boxes: TensorMap) -> int:
+    return math.prod(boxes.box) * boxes.type.size // banks.SECTOR
+
+
+def is_outside(boxes: TensorMap, coordinates: Sequence[int]) -> bool:
+    """Return whether nothing of a box is inside of the array. Coordinates are registers, the innermost axis first."""
+    first = np.array(coordinates[::-1], np.uint32).view(np.int32)
+    return bool((first >= boxes.array.shape).any() or (first + boxes.box <= 0).any())
 
 
 def shared_out(stream: list[tuple[int, Touch | None]]) -> list[tuple[int, Touch | None]]:
