@@ -2,8 +2,8 @@
 
 Exact instructions are correctly rounded in every direction. Approximate ones (``.approx``, ``.full``) are what an H200
 makes of them, bit for bit: the special function unit, between multiplications that the compiler adds for operands near
-the ends of the range. Two are only near: ``tanh.approx`` and ``rsqrt.approx.f64`` are computed in float64 and rounded
-once; tanh is within 8e-6 of an H200's. Source: NVIDIA, "PTX ISA" 9.0, 9.7.3 to 9.7.5; machine code of sm_90.
+the ends of the range. Only ``rsqrt.approx.f64`` is near, within a unit in the last place. Source: NVIDIA, "PTX ISA"
+9.0, 9.7.3 to 9.7.5; machine code of sm_90.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from gemm_lessons.engine.semantics import floats, special_functions
 from gemm_lessons.engine.semantics.arithmetic import MODES, directed_f64, settle_nans, with_modifiers
 from gemm_lessons.engine.semantics.floats import F32, F64, Mode
-from gemm_lessons.engine.semantics.operation import DTYPES, Array, Function, Table, in_halves, put
+from gemm_lessons.engine.semantics.operation import Array, Function, Table, in_halves, put
 
 
 def _quotient(mode: Mode) -> Function:
@@ -128,7 +128,7 @@ def _unit(opcode: str, ftz: bool) -> Function:
 
     def function(out: Array, a: Array) -> None:
         x = np.atleast_1d(a)
-        if ftz or opcode in ("sin", "cos"):
+        if ftz or opcode in ("sin", "cos", "tanh"):
             y = compute(x)
         elif opcode == "ex2":
             low = x < F32(-126)
@@ -153,26 +153,26 @@ def _unit(opcode: str, ftz: bool) -> Function:
     return function
 
 
-def _power_f16(out: Array, a: Array) -> None:
-    y = special_functions.ex2(np.atleast_1d(a).astype(F32))
-    np.copyto(out, np.where(y >= 65536, np.inf, floats.narrow(y.astype(F64), np.float16, "rz")))
-    settle_nans(out, "f16")
+def _half(opcode: str) -> Function:
+    """Return the form of float16: the float32's result, cut off."""
+    compute = special_functions.FUNCTIONS[opcode]
 
-
-def _power_bf16(out: Array, a: Array) -> None:
-    np.copyto(out, special_functions.ex2(floats.widen_bf16(a)).view(np.uint32) >> 16)
-
-
-def _tanh(code: str) -> Function:
     def function(out: Array, a: Array) -> None:
-        np.copyto(out, floats.narrow(np.tanh(np.atleast_1d(a).astype(F64)), DTYPES[code], "rn"))
-        settle_nans(out, code)
+        y = compute(np.atleast_1d(a).astype(F32))
+        np.copyto(out, np.where(y >= 65536, np.inf, floats.narrow(y.astype(F64), np.float16, "rz")))
+        settle_nans(out, "f16")
 
     return function
 
 
-def _tanh_bf16(out: Array, a: Array) -> None:
-    np.copyto(out, floats.narrow_bf16(np.tanh(floats.widen_bf16(a).astype(F64))))
+def _brain(opcode: str) -> Function:
+    """Return the form of bfloat16: likewise."""
+    compute = special_functions.FUNCTIONS[opcode]
+
+    def function(out: Array, a: Array) -> None:
+        np.copyto(out, compute(floats.widen_bf16(a)).view(np.uint32) >> 16)
+
+    return function
 
 
 def _rsqrt_f64(out: Array, a: Array) -> None:
@@ -201,18 +201,15 @@ def _upper_half(opcode: str) -> Function:
 
 def _functions(entries: Table) -> None:
     for opcode in special_functions.FUNCTIONS:
-        for ftz in (False, True):
+        for ftz in (False,) if opcode == "tanh" else (False, True):
             put(entries, f"{opcode}.approx" + ".ftz" * ftz, "f32", 1, with_modifiers(_unit(opcode, ftz), "f32", ftz))
-    put(entries, "tanh.approx", "f32", 1, _tanh("f32"))
-    forms = (
-        ("ex2.approx", "ex2.approx.ftz", _power_f16, _power_bf16),
-        ("tanh.approx",) * 2 + (_tanh("f16"), _tanh_bf16),
-    )
-    for of_halves, of_brains, half, brain in forms:
-        put(entries, of_halves, "f16", 1, half)
-        put(entries, of_halves, "f16x2", 1, in_halves(half, np.float16))
-        put(entries, of_brains, "bf16", 1, brain)
-        put(entries, of_brains, "bf16x2", 1, in_halves(brain, np.uint16))
+    for opcode in ("ex2", "tanh"):
+        half, brain = _half(opcode), _brain(opcode)
+        put(entries, f"{opcode}.approx", "f16", 1, half)
+        put(entries, f"{opcode}.approx", "f16x2", 1, in_halves(half, np.float16))
+        name = f"{opcode}.approx" + ".ftz" * (opcode == "ex2")
+        put(entries, name, "bf16", 1, brain)
+        put(entries, name, "bf16x2", 1, in_halves(brain, np.uint16))
     put(entries, "rsqrt.approx", "f64", 1, _rsqrt_f64)
     for opcode in ("rcp", "rsqrt"):
         put(entries, f"{opcode}.approx.ftz", "f64", 1, _upper_half(opcode))

@@ -1,4 +1,4 @@
-"""The special function unit (``MUFU``) of Hopper, bit for bit: reciprocal, roots, logarithm, power, sine and cosine.
+"""The special function unit (``MUFU``) of Hopper, bit for bit: reciprocal, roots, logarithm, power, sine, cosine, tanh.
 
 Arrays of float32 in, arrays of float32 out. The unit knows neither rounding modes nor subnormal numbers: it takes
 subnormal operands for zero, and gives zero for subnormal results.
@@ -27,6 +27,8 @@ COEFFICIENTS = Path(__file__).with_suffix(".json")
 FRACTION = 23  # bits
 SCALE = 17  # a segment's sum has 17 bits below the unit of its result
 SEGMENT_BITS = {"rcp": 7}  # of one octave's fraction; 6 for the other functions
+X_BITS = 17  # of a tanh
+TANH_BITS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3])  # likewise, in each octave from 2**-8 to 2**3
 LOG_BITS, SINE_BITS = 36, 37  # binary places of a logarithm or a sine before it becomes a float
 TURNS_PER_RADIAN = np.float64(float.fromhex("0x1.45f306p-3"))  # float32 nearest to 1 / (2 pi), the hardware's factor
 NAN, INFINITY = 0x7FFFFFFF, 0x7F800000
@@ -51,11 +53,24 @@ def coefficients(name: str) -> Array:
     return np.array(json.loads(COEFFICIENTS.read_text())[name], np.int64)
 
 
-def interpolate(name: str, fraction: Array) -> Array:
-    """Return ``c0 + c1 x + c2 x**2`` for fractions of 23 bits, or 24 where the table spans two octaves."""
+def segments(name: str, fraction: Array) -> tuple[Array, Array]:
+    """Return the segment and ``x`` of fractions of 23 bits, or 24 where the table spans two octaves."""
     low = FRACTION - SEGMENT_BITS.get(name, 6)
-    x = fraction & ((1 << low) - 1)
-    c0, c1, c2 = coefficients(name)[fraction >> low].T
+    return fraction >> low, fraction & ((1 << low) - 1)
+
+
+def tanh_segments(exponent: Array, fraction: Array) -> tuple[Array, Array]:
+    """Return the segment and ``x`` of tanh: octaves have more or fewer segments, and ``x`` lacks the last bits."""
+    octave = np.clip(exponent - 119, 0, len(TANH_BITS) - 1)
+    bits, sizes = TANH_BITS[octave], 1 << TANH_BITS
+    first = (np.cumsum(sizes) - sizes)[octave]
+    return first + (fraction >> (FRACTION - bits)), (fraction >> (FRACTION - X_BITS - bits)) & ((1 << X_BITS) - 1)
+
+
+def interpolate(name: str, segment: Array, x: Array) -> Array:
+    """Return ``c0 + c1 x + c2 x**2``."""
+    low = FRACTION - SEGMENT_BITS.get(name, 6)
+    c0, c1, c2 = coefficients(name)[segment].T
     total: Array = c0 + c1 * x + c2 * square_without(2 * low - 15, low)[x]
     return total
 
@@ -81,7 +96,7 @@ def _cut(total: Array, places: int) -> Array:
 def rcp(x: Array) -> Array:
     """Return 1 / x. Results below the normal numbers are zero."""
     sign, exponent, fraction = _fields(x)
-    below = ((253 - exponent) << FRACTION) | (interpolate("rcp", fraction) >> SCALE) & 0x7FFFFF
+    below = ((253 - exponent) << FRACTION) | (interpolate("rcp", *segments("rcp", fraction)) >> SCALE) & 0x7FFFFF
     bits = np.where(fraction == 0, (254 - exponent) << FRACTION, below)
     bits = np.where((bits < 1 << FRACTION) | (exponent == 255), 0, bits)
     bits = np.where(exponent == 0, INFINITY, bits) | (sign << 31)
@@ -98,7 +113,7 @@ def rsqrt(x: Array) -> Array:
     """Return 1 / sqrt(x)."""
     sign, exponent, fraction = _fields(x)
     half, place = _octaves(exponent, fraction)
-    below = ((126 - half) << FRACTION) | (interpolate("rsqrt", place) >> SCALE) & 0x7FFFFF
+    below = ((126 - half) << FRACTION) | (interpolate("rsqrt", *segments("rsqrt", place)) >> SCALE) & 0x7FFFFF
     bits = np.where(place == 0, (127 - half) << FRACTION, below)
     bits = np.where((exponent == 255) & (fraction == 0), 0, bits)
     bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
@@ -109,7 +124,7 @@ def sqrt(x: Array) -> Array:
     """Return sqrt(x)."""
     sign, exponent, fraction = _fields(x)
     half, place = _octaves(exponent, fraction)
-    bits = ((127 + half) << FRACTION) | (interpolate("sqrt", place) >> SCALE) & 0x7FFFFF
+    bits = ((127 + half) << FRACTION) | (interpolate("sqrt", *segments("sqrt", place)) >> SCALE) & 0x7FFFFF
     bits = np.where((exponent == 255) & (fraction == 0), INFINITY, bits)
     bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
     return _floats(np.where(exponent == 0, sign << 31, bits))
@@ -118,7 +133,7 @@ def sqrt(x: Array) -> Array:
 def lg2(x: Array) -> Array:
     """Return log2(x): exponent and table are added as fixed-point numbers."""
     sign, exponent, fraction = _fields(x)
-    logarithm = interpolate("lg2", fraction) >> (24 + SCALE - LOG_BITS)
+    logarithm = interpolate("lg2", *segments("lg2", fraction)) >> (24 + SCALE - LOG_BITS)
     logarithm = np.where((exponent == 127) & (fraction == 0), 0, logarithm)
     total = ((exponent - 127) << LOG_BITS) + logarithm
     bits = _cut(np.where(total < 0, ~total, total), LOG_BITS) | np.where(total < 0, 1 << 31, 0)
@@ -134,7 +149,7 @@ def ex2(x: Array) -> Array:
     whole = (size & 0x7FFFFF) == 0
     place = np.where(known < 0, np.where(whole, -size, ~size), size)
     exponent = place >> FRACTION
-    bits = ((exponent + 127) << FRACTION) | (interpolate("ex2", place & 0x7FFFFF) >> SCALE) & 0x7FFFFF
+    bits = ((exponent + 127) << FRACTION) | (interpolate("ex2", *segments("ex2", place & 0x7FFFFF)) >> SCALE) & 0x7FFFFF
     bits = np.where(exponent > 127, INFINITY, np.where(exponent < -126, 0, bits))
     return _floats(np.where(np.isnan(x), NAN, bits))
 
@@ -150,7 +165,7 @@ def _sine(x: Array, quadrants: int) -> Array:
     quadrant = (place >> FRACTION) + quadrants & 3
     place = np.where(quadrant & 1, ~place, place) & 0x7FFFFF
     negative = (quadrant >> 1) ^ (np.signbit(x) if quadrants == 0 else 0)
-    bits = _cut(interpolate("sin", place) >> (24 + SCALE - SINE_BITS), SINE_BITS) | (negative << 31)
+    bits = _cut(interpolate("sin", *segments("sin", place)) >> (24 + SCALE - SINE_BITS), SINE_BITS) | (negative << 31)
     return _floats(np.where(known, bits, NAN))
 
 
@@ -164,6 +179,15 @@ def cos(x: Array) -> Array:
     return _sine(x, 1)
 
 
+def tanh(x: Array) -> Array:
+    """Return tanh(x): x itself below 2**-8, and 1 from 8 on."""
+    sign, exponent, fraction = _fields(x)
+    bits = _cut(interpolate("tanh", *tanh_segments(exponent, fraction)), 24 + SCALE)
+    bits = np.where(exponent < 119, (exponent << FRACTION) | fraction, np.where(exponent < 130, bits, 127 << FRACTION))
+    return _floats(np.where((exponent == 255) & (fraction != 0), NAN, bits | (sign << 31)))
+
+
 FUNCTIONS: dict[str, Any] = {
-    "rcp": rcp, "sqrt": sqrt, "rsqrt": rsqrt, "sin": sin, "cos": cos, "lg2": lg2, "ex2": ex2
+    "rcp": rcp, "sqrt": sqrt, "rsqrt": rsqrt, "sin": sin, "cos": cos, "lg2": lg2, "ex2": ex2,
+    "tanh": tanh,
 }  # fmt: skip
