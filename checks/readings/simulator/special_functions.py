@@ -133,10 +133,8 @@ def keep(path: str) -> None:
             continue
         place = np.arange(len(x))
         if name == "sin":
-            turns = x.astype(np.float64) * unit.TURNS_PER_RADIAN
-            near = turns.astype(np.float32)
-            turns = np.where(near > turns, np.nextafter(near, np.float32(0)), near)
-            place, first = np.unique(np.floor(turns * np.float64(4 << 23)).astype(np.int64), return_index=True)
+            turns = unit.turns_of(x).astype(np.float64)
+            place, first = np.unique(np.floor(turns * (4 << 23)).astype(np.int64), return_index=True)
             y = y[first]
             place, y = place[place < 1 << 23], y[: int((place < 1 << 23).sum())]
         if name in ("rcp", "rsqrt", "lg2"):  # the unit knows the first result without its table

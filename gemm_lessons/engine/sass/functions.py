@@ -1,4 +1,4 @@
-"""MUFU: functions that the hardware approximates. Their last bits are undocumented, but their error is bounded.
+"""MUFU: functions that the hardware approximates. Their last bits are known for Hopper alone; their error is bounded.
 
 A result that depends on such a value is certain only if it is the same for every value within the bound. So a launch
 that uses one for an address or a branch is counted again with all values shifted up or down, and must give the same
@@ -13,9 +13,9 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import Listing, results
 from gemm_lessons.engine.sass.operand_fetch import HALF, Compute, Fetch, Rules, Sources, by_ptx, unknown
 from gemm_lessons.engine.sass.operands import MachineImmediate, MachineRegister, Operand
-from gemm_lessons.engine.semantics import floats
+from gemm_lessons.engine.semantics import special_functions
 
-# Largest differences from an H200 (checks/simulator/test_semantics.py): units in the last place, and absolute.
+# Errors of these functions: units in the last place, and absolute.
 REACH: dict[str, tuple[int, float]] = {
     "RCP": (1, 0.0), "RSQ": (1, 0.0), "SQRT": (1, 0.0), "EX2": (2, 0.0), "LG2": (1, 1e-6), "SIN": (0, 5e-7),
     "COS": (0, 5e-7), "TANH": (0, 1e-5), "RCP64H": (1, 0.0), "RSQ64H": (1, 0.0),
@@ -53,7 +53,7 @@ def _function(s: Sources) -> Compute:
     elif name.endswith("64H"):
         value = _upper(s, name)
     elif name in ("SIN", "COS"):
-        value = _of_turns(s, np.sin if name == "SIN" else np.cos)
+        value = _of_turns(s, quadrants=int(name == "COS"))
     else:
         value = by_ptx(d, PTX[name], s.number(0, "f32"))
     exempt = d.index in approximation.exempt
@@ -86,17 +86,10 @@ def _upper_of_literal(operand: Operand) -> Fetch | None:
     return lambda: upper
 
 
-def _of_turns(s: Sources, function: np.ufunc) -> Fetch:
+def _of_turns(s: Sources, quadrants: int) -> Fetch:
     """Return sine or cosine of an angle in turns, to which ptxas has converted it."""
     fetch = s.number(0, "f32")
-
-    def compute() -> Array:
-        turns = np.fmod(floats.flush(np.array(fetch()).view(np.float32)).astype(np.float64), 1.0)
-        result = floats.flush(np.atleast_1d(function(turns * (2 * np.pi))).astype(np.float32))
-        floats.canonical(result)
-        return result.view(np.uint32)
-
-    return compute
+    return lambda: special_functions.sine_of_turns(np.atleast_1d(fetch()).view(np.float32), quadrants).view(np.uint32)
 
 
 FORMATS = {"F16": (10, 0x1F), "BF16": (7, 0xFF), "RCP64H": (20, 0x7FF), "RSQ64H": (20, 0x7FF)}  # fraction, exponent

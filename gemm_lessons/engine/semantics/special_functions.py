@@ -154,29 +154,34 @@ def ex2(x: Array) -> Array:
     return _floats(np.where(np.isnan(x), NAN, bits))
 
 
-def _sine(x: Array, quadrants: int) -> Array:
-    """Return the sine of an angle that is that many quadrants ahead. The angle is multiplied by 1 / (2 pi) as a float,
-    cut off, and then a fixed-point number of turns with 25 binary places."""
+def turns_of(x: Array) -> Array:
+    """Return angles in turns: multiplied by 1 / (2 pi) as a float, and cut off."""
     turns = x.astype(np.float64) * TURNS_PER_RADIAN
     near = turns.astype(np.float32)
-    turns = np.where(np.abs(near) > np.abs(turns), np.nextafter(near, np.float32(0)), near).astype(np.float64)
+    return np.where(np.abs(near) > np.abs(turns), np.nextafter(near, np.float32(0)), near)
+
+
+def sine_of_turns(turns: Array, quadrants: int = 0) -> Array:
+    """Return the sine of angles in turns, ``quadrants`` quarters further: 1 for the cosine. The unit makes of an angle
+    a fixed-point number with 25 binary places."""
     known = np.isfinite(turns)
-    place = np.floor(np.abs(np.fmod(np.where(known, turns, 0), 1)) * (4 << FRACTION)).astype(np.int64)
+    part = np.fmod(np.where(known, turns, 0).astype(np.float64), 1)
+    place = np.floor(np.abs(part) * (4 << FRACTION)).astype(np.int64)
     quadrant = (place >> FRACTION) + quadrants & 3
     place = np.where(quadrant & 1, ~place, place) & 0x7FFFFF
-    negative = (quadrant >> 1) ^ (np.signbit(x) if quadrants == 0 else 0)
-    bits = _cut(interpolate("sin", *segments("sin", place)) >> (24 + SCALE - SINE_BITS), SINE_BITS) | (negative << 31)
-    return _floats(np.where(known, bits, NAN))
+    negative = (quadrant >> 1) ^ (np.signbit(turns) if quadrants == 0 else 0)
+    total = interpolate("sin", *segments("sin", place)) >> (24 + SCALE - SINE_BITS)
+    return _floats(np.where(known, _cut(total, SINE_BITS) | (negative << 31), NAN))
 
 
 def sin(x: Array) -> Array:
     """Return the sine of an angle in radians."""
-    return _sine(x, 0)
+    return sine_of_turns(turns_of(x))
 
 
 def cos(x: Array) -> Array:
     """Return the cosine of an angle in radians."""
-    return _sine(x, 1)
+    return sine_of_turns(turns_of(x), 1)
 
 
 def tanh(x: Array) -> Array:
