@@ -108,7 +108,7 @@ def test_a_row_is_looked_up_once_for_each_instruction() -> None:
 # anew; runs the ends of basic blocks; tells the members of its own family apart; draws them; computes ranges instead of
 # values (block_classes).
 NAMED = {
-    "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/block_classes.py": 22,
+    "counters/counters.py": 1, "counters/cross_check.py": 1, "estimate/items.py": 1, "machine/block_classes.py": 25,
     "machine/clusters.py": 1,
     "machine/convergence.py": 1,
     "machine/heap.py": 1, "machine/machine.py": 4, "machine/mbarriers.py": 1, "machine/prepared.py": 1,

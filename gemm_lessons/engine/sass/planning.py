@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.records.regex import regex
 from gemm_lessons.engine.sass import registers
 from gemm_lessons.engine.sass.exposed_latency import BlockEvents, events_of
 from gemm_lessons.engine.sass.flow import (
@@ -43,7 +43,7 @@ CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KI
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = {"FFMA": "ffma", "DFMA": "dfma"}  # multiply-adds that have counters, and their names in ``Sums``
 SUMS = "addresses or branches depend on sums of tensor cores, which are not computed from machine code"
-OR_NOT = re.compile(r"PLOP3\.LUT (P\d), PT, \1, (P\d), PT, 0xa2, 0x0")
+OR_NOT = regex(r"PLOP3\.LUT (P\d), PT, \1, (P\d), PT, 0xa2, 0x0")
 STACK = "R1"  # points at the stack
 OWN = "own stores"  # among the memories: global memory as the thread itself has stored it
 MOVED = "addresses, branches or how a division goes depend on data that a bulk copy, ldmatrix or stmatrix moves"
