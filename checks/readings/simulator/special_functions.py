@@ -93,8 +93,8 @@ def record(path: str) -> None:
 
 def solved(name: str, segments: Array, xs: Array, results: Array) -> list[list[int]]:
     """Return the coefficients of each segment, from results and their places in the table."""
-    low = unit.FRACTION - unit.SEGMENT_BITS.get(name, 6)
-    squares = unit.square_without(2 * low - 15, low)
+    low = unit.x_bits(name)
+    squares = unit.squares(low)
     lower = np.ldexp(results.astype(np.float64), unit.SCALE - UNITS[name])
     upper = lower + np.ldexp(1.0, np.frexp(results)[1] - 24 + unit.SCALE - UNITS[name])
     rows = []
@@ -128,8 +128,7 @@ def keep(path: str) -> None:
         x, y = operands(name)["fractions"], read[f"{name} fractions"]
         if name == "tanh":
             x, y = (np.concatenate([it, more]) for it, more in ((x, operands(name)["rest"]), (y, read["tanh rest"])))
-            bits = x.view(np.uint32).astype(np.int64)
-            tables[name] = solved(name, *unit.tanh_segments(bits >> 23, bits & 0x7FFFFF), y)
+            tables[name] = solved(name, *unit.tanh_segments(*unit.fields(x)[1:]), y)
             continue
         place = np.arange(len(x))
         if name == "sin":

@@ -202,7 +202,7 @@ def _upper_half(opcode: str) -> Function:
 def _functions(entries: Table) -> None:
     for opcode in special_functions.FUNCTIONS:
         for ftz in (False,) if opcode == "tanh" else (False, True):
-            put(entries, f"{opcode}.approx" + ".ftz" * ftz, "f32", 1, with_modifiers(_unit(opcode, ftz), "f32", ftz))
+            put(entries, f"{opcode}.approx" + ".ftz" * ftz, "f32", 1, _unit(opcode, ftz))
     for opcode in ("ex2", "tanh"):
         half, brain = _half(opcode), _brain(opcode)
         put(entries, f"{opcode}.approx", "f16", 1, half)

@@ -21,62 +21,77 @@ from typing import Any
 
 import numpy as np
 
+from gemm_lessons.engine.semantics import floats
+from gemm_lessons.engine.semantics.floats import F32, F64
 from gemm_lessons.engine.semantics.operation import Array
 
 COEFFICIENTS = Path(__file__).with_suffix(".json")
 FRACTION = 23  # bits
 SCALE = 17  # a segment's sum has 17 bits below the unit of its result
-SEGMENT_BITS = {"rcp": 7}  # of one octave's fraction; 6 for the other functions
-X_BITS = 17  # of a tanh
-TANH_BITS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3])  # likewise, in each octave from 2**-8 to 2**3
+X_BITS = {"rcp": 16}  # 17 for the other functions
+TANH_BITS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 3])  # of the segment's number, in each octave from 2**-8 to 2**3
 LOG_BITS, SINE_BITS = 36, 37  # binary places of a logarithm or a sine before it becomes a float
-TURNS_PER_RADIAN = np.float64(float.fromhex("0x1.45f306p-3"))  # float32 nearest to 1 / (2 pi), the hardware's factor
+TURNS_PER_RADIAN = float.fromhex("0x1.45f306p-3")  # float32 nearest to 1 / (2 pi), the hardware's factor
 NAN, INFINITY = 0x7FFFFFFF, 0x7F800000
 
 
 @cache
-def square_without(columns: int, bits: int) -> Array:
-    """Return the squares of all numbers of that many bits without their lowest columns, divided by 2**columns."""
+def squares(bits: int) -> Array:
+    """Return the squares of all numbers of that many bits without their lowest columns, divided by what is left out."""
+    lowest = 2 * bits - 15
     digits = [(np.arange(1 << bits) >> i) & 1 for i in range(bits)]
     total = np.zeros(1 << bits, np.int64)
     for i in range(bits):
         for j in range(i, bits):
             column = 2 * i if i == j else i + j + 1
-            if column >= columns:
-                total += (digits[i] & digits[j]) << (column - columns)
+            if column >= lowest:
+                total += (digits[i] & digits[j]) << (column - lowest)
     return total
 
 
 @cache
+def _tables() -> dict[str, Array]:
+    return {name: np.array(rows, np.int64) for name, rows in json.loads(COEFFICIENTS.read_text()).items()}
+
+
 def coefficients(name: str) -> Array:
     """Return c0, c1 and c2 of each segment, shape (segments, 3)."""
-    return np.array(json.loads(COEFFICIENTS.read_text())[name], np.int64)
+    return _tables()[name]
+
+
+def x_bits(name: str) -> int:
+    """Return the number of bits of ``x``."""
+    return X_BITS.get(name, 17)
 
 
 def segments(name: str, fraction: Array) -> tuple[Array, Array]:
     """Return the segment and ``x`` of fractions of 23 bits, or 24 where the table spans two octaves."""
-    low = FRACTION - SEGMENT_BITS.get(name, 6)
+    low = x_bits(name)
     return fraction >> low, fraction & ((1 << low) - 1)
 
 
 def tanh_segments(exponent: Array, fraction: Array) -> tuple[Array, Array]:
     """Return the segment and ``x`` of tanh: octaves have more or fewer segments, and ``x`` lacks the last bits."""
-    octave = np.clip(exponent - 119, 0, len(TANH_BITS) - 1)
+    octave, low = np.clip(exponent - 119, 0, len(TANH_BITS) - 1), x_bits("tanh")
     bits, sizes = TANH_BITS[octave], 1 << TANH_BITS
     first = (np.cumsum(sizes) - sizes)[octave]
-    return first + (fraction >> (FRACTION - bits)), (fraction >> (FRACTION - X_BITS - bits)) & ((1 << X_BITS) - 1)
+    return first + (fraction >> (FRACTION - bits)), (fraction >> (FRACTION - low - bits)) & ((1 << low) - 1)
 
 
 def interpolate(name: str, segment: Array, x: Array) -> Array:
     """Return ``c0 + c1 x + c2 x**2``."""
-    low = FRACTION - SEGMENT_BITS.get(name, 6)
     c0, c1, c2 = coefficients(name)[segment].T
-    total: Array = c0 + c1 * x + c2 * square_without(2 * low - 15, low)[x]
+    total: Array = c0 + c1 * x + c2 * squares(x_bits(name))[x]
     return total
 
 
-def _fields(x: Array) -> tuple[Array, Array, Array]:
-    """Return sign, biased exponent and fraction."""
+def _significand(name: str, fraction: Array) -> Array:
+    """Return the 23 lower bits of a result between two powers of two."""
+    return (interpolate(name, *segments(name, fraction)) >> SCALE) & 0x7FFFFF
+
+
+def fields(x: Array) -> tuple[Array, Array, Array]:
+    """Return sign, biased exponent and fraction of float32 numbers."""
     bits = x.view(np.uint32).astype(np.int64)
     return bits >> 31, (bits >> FRACTION) & 255, bits & 0x7FFFFF
 
@@ -85,18 +100,23 @@ def _floats(bits: Array) -> Array:
     return bits.astype(np.uint32).view(np.float32)
 
 
-def _cut(total: Array, places: int) -> Array:
-    """Return the bits of the float32 next to ``total / 2**places`` towards zero, of non-negative numbers."""
-    length = np.frexp(total.astype(np.float64))[1].astype(np.int64)  # total < 2**length; exact below 2**53
-    significand = np.where(length > 24, total >> np.maximum(length - 24, 0), total << np.maximum(24 - length, 0))
-    bits = ((length - 1 - places + 127) << FRACTION) | (significand & 0x7FFFFF)
-    return np.where(total == 0, 0, bits)
+def _fixed(total: Array, places: int) -> Array:
+    """Return ``total / 2**places``, cut off. The numbers are below 2**53."""
+    return floats.narrow(np.ldexp(total.astype(F64), -places), F32, "rz")
+
+
+def _of_positive(x: tuple[Array, Array, Array], bits: Array, infinite: int, zero: Array | int) -> Array:
+    """Return ``bits`` as results of positive numbers; ``infinite``, ``zero``: those of infinity and zero."""
+    sign, exponent, fraction = x
+    bits = np.where((exponent == 255) & (fraction == 0), infinite, bits)
+    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
+    return _floats(np.where(exponent == 0, zero, bits))
 
 
 def rcp(x: Array) -> Array:
     """Return 1 / x. Results below the normal numbers are zero."""
-    sign, exponent, fraction = _fields(x)
-    below = ((253 - exponent) << FRACTION) | (interpolate("rcp", *segments("rcp", fraction)) >> SCALE) & 0x7FFFFF
+    sign, exponent, fraction = fields(x)
+    below = ((253 - exponent) << FRACTION) | _significand("rcp", fraction)
     bits = np.where(fraction == 0, (254 - exponent) << FRACTION, below)
     bits = np.where((bits < 1 << FRACTION) | (exponent == 255), 0, bits)
     bits = np.where(exponent == 0, INFINITY, bits) | (sign << 31)
@@ -111,35 +131,30 @@ def _octaves(exponent: Array, fraction: Array) -> tuple[Array, Array]:
 
 def rsqrt(x: Array) -> Array:
     """Return 1 / sqrt(x)."""
-    sign, exponent, fraction = _fields(x)
+    sign, exponent, fraction = fields(x)
     half, place = _octaves(exponent, fraction)
-    below = ((126 - half) << FRACTION) | (interpolate("rsqrt", *segments("rsqrt", place)) >> SCALE) & 0x7FFFFF
+    below = ((126 - half) << FRACTION) | _significand("rsqrt", place)
     bits = np.where(place == 0, (127 - half) << FRACTION, below)
-    bits = np.where((exponent == 255) & (fraction == 0), 0, bits)
-    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
-    return _floats(np.where(exponent == 0, INFINITY | (sign << 31), bits))
+    return _of_positive((sign, exponent, fraction), bits, 0, INFINITY | (sign << 31))
 
 
 def sqrt(x: Array) -> Array:
     """Return sqrt(x)."""
-    sign, exponent, fraction = _fields(x)
+    sign, exponent, fraction = fields(x)
     half, place = _octaves(exponent, fraction)
-    bits = ((127 + half) << FRACTION) | (interpolate("sqrt", *segments("sqrt", place)) >> SCALE) & 0x7FFFFF
-    bits = np.where((exponent == 255) & (fraction == 0), INFINITY, bits)
-    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
-    return _floats(np.where(exponent == 0, sign << 31, bits))
+    bits = ((127 + half) << FRACTION) | _significand("sqrt", place)
+    return _of_positive((sign, exponent, fraction), bits, INFINITY, sign << 31)
 
 
 def lg2(x: Array) -> Array:
     """Return log2(x): exponent and table are added as fixed-point numbers."""
-    sign, exponent, fraction = _fields(x)
+    sign, exponent, fraction = fields(x)
     logarithm = interpolate("lg2", *segments("lg2", fraction)) >> (24 + SCALE - LOG_BITS)
     logarithm = np.where((exponent == 127) & (fraction == 0), 0, logarithm)
     total = ((exponent - 127) << LOG_BITS) + logarithm
-    bits = _cut(np.where(total < 0, ~total, total), LOG_BITS) | np.where(total < 0, 1 << 31, 0)
-    bits = np.where((exponent == 255) & (fraction == 0), INFINITY, bits)
-    bits = np.where((sign == 1) | (exponent == 255) & (fraction != 0), NAN, bits)
-    return _floats(np.where(exponent == 0, INFINITY | 1 << 31, bits))
+    size = _fixed(np.where(total < 0, ~total, total), LOG_BITS)
+    bits = np.where(total < 0, -size, size).view(np.uint32)
+    return _of_positive((sign, exponent, fraction), bits, INFINITY, INFINITY | 1 << 31)
 
 
 def ex2(x: Array) -> Array:
@@ -149,16 +164,14 @@ def ex2(x: Array) -> Array:
     whole = (size & 0x7FFFFF) == 0
     place = np.where(known < 0, np.where(whole, -size, ~size), size)
     exponent = place >> FRACTION
-    bits = ((exponent + 127) << FRACTION) | (interpolate("ex2", *segments("ex2", place & 0x7FFFFF)) >> SCALE) & 0x7FFFFF
+    bits = ((exponent + 127) << FRACTION) | _significand("ex2", place & 0x7FFFFF)
     bits = np.where(exponent > 127, INFINITY, np.where(exponent < -126, 0, bits))
     return _floats(np.where(np.isnan(x), NAN, bits))
 
 
 def turns_of(x: Array) -> Array:
     """Return angles in turns: multiplied by 1 / (2 pi) as a float, and cut off."""
-    turns = x.astype(np.float64) * TURNS_PER_RADIAN
-    near = turns.astype(np.float32)
-    return np.where(np.abs(near) > np.abs(turns), np.nextafter(near, np.float32(0)), near)
+    return floats.narrow(x.astype(F64) * TURNS_PER_RADIAN, F32, "rz")
 
 
 def sine_of_turns(turns: Array, quadrants: int = 0) -> Array:
@@ -170,8 +183,8 @@ def sine_of_turns(turns: Array, quadrants: int = 0) -> Array:
     quadrant = (place >> FRACTION) + quadrants & 3
     place = np.where(quadrant & 1, ~place, place) & 0x7FFFFF
     negative = (quadrant >> 1) ^ (np.signbit(turns) if quadrants == 0 else 0)
-    total = interpolate("sin", *segments("sin", place)) >> (24 + SCALE - SINE_BITS)
-    return _floats(np.where(known, _cut(total, SINE_BITS) | (negative << 31), NAN))
+    bits = _fixed(interpolate("sin", *segments("sin", place)) >> (24 + SCALE - SINE_BITS), SINE_BITS).view(np.uint32)
+    return _floats(np.where(known, bits | (negative << 31), NAN))
 
 
 def sin(x: Array) -> Array:
@@ -186,8 +199,8 @@ def cos(x: Array) -> Array:
 
 def tanh(x: Array) -> Array:
     """Return tanh(x): x itself below 2**-8, and 1 from 8 on."""
-    sign, exponent, fraction = _fields(x)
-    bits = _cut(interpolate("tanh", *tanh_segments(exponent, fraction)), 24 + SCALE)
+    sign, exponent, fraction = fields(x)
+    bits = _fixed(interpolate("tanh", *tanh_segments(exponent, fraction)), 24 + SCALE).view(np.uint32)
     bits = np.where(exponent < 119, (exponent << FRACTION) | fraction, np.where(exponent < 130, bits, 127 << FRACTION))
     return _floats(np.where((exponent == 255) & (fraction != 0), NAN, bits | (sign << 31)))
 
