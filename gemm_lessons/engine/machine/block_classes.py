@@ -14,8 +14,6 @@ a value with one computed from the block's index, the latter counts as the outco
 from __future__ import annotations
 
 import random
-import struct
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -347,9 +345,9 @@ def _whole(number: Immediate) -> float:
     """Return a number in the code, 0 for a float that is not whole."""
     if not number.is_float:
         return number.value
-    size, form = (8, "d") if number.is_double else (4, "f")
-    (value,) = struct.unpack(form, number.value.to_bytes(size, sys.byteorder))
-    return value if float(value).is_integer() else 0
+    bits = np.uint64(number.value) if number.is_double else np.uint32(number.value)
+    value = float(bits.view(f"f{bits.itemsize}"))
+    return value if value.is_integer() else 0
 
 
 def _odd_places(table: Array | None) -> set[int]:
