@@ -44,7 +44,6 @@ from gemm_lessons.engine.records.facts import (
 from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.report import sentences
-from gemm_lessons.engine.report.templates import TEMPLATES, VERBS
 from gemm_lessons.gemm.problem import Overwritten, RowOverrun
 from gemm_lessons.running.measuring import Overran
 
@@ -239,9 +238,11 @@ def test_templates_ask_for_what_findings_know() -> None:
     parts = (ArrivedAgain, Mbarrier, Location, Elements, DescriptorFix, PartOfK)
     records = (*families(Details), Finding, Refusal, *WAITING, *parts)
     known = {field.name for record in records for field in fields(record)}
-    known |= {"first", "other", "across", *sentences.PHRASES, *TEMPLATES}
-    text = "".join(sentences.OPTIONAL.sub(lambda it: f"{it[1]}{it[2] or ''}", one) for one in TEMPLATES.values())
+    known |= {"first", "other", "across", *sentences.PHRASES, *sentences.templates()}
+    text = "".join(
+        sentences.OPTIONAL.sub(lambda it: f"{it[1]}{it[2] or ''}", one) for one in sentences.templates().values()
+    )
     asked = [(name, spec) for _, name, spec, _ in string.Formatter().parse(text) if name]
     assert len(asked) > 200
     assert {name.partition(".")[0] for name, _ in asked} <= known
-    assert {spec for name, spec in asked if name.endswith(".effect")} == set(VERBS)
+    assert {spec for name, spec in asked if name.endswith(".effect")} == set(sentences.VERBS)

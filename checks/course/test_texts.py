@@ -18,7 +18,7 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.course.pitfalls import bugs_of
 from gemm_lessons.course.questions import load_questions
 from gemm_lessons.course.text import BLOCK, numbered, section
-from gemm_lessons.engine.report.templates import TEMPLATES
+from gemm_lessons.engine.report.sentences import templates
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS
 from gemm_lessons.report.markdown import Page
 
@@ -107,7 +107,7 @@ def last_words(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\{[^}]*\}|[\d,]*\d", "#", re.sub(r"([\[|]?\{[^}]*\}\]?)+$", "", text)).split()[-2:])
 
 
-ENDS_OF_FINDINGS = {last_words(template) for template in TEMPLATES.values()}
+ENDS_OF_FINDINGS = {last_words(template) for template in templates().values()}
 
 
 @each_text

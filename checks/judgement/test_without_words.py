@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checks.judgement.mistakes import MISTAKES, lesson_named, on_two_shapes, run, source_of
-from gemm_lessons.engine.report import templates
+from gemm_lessons.engine.report import sentences
 from gemm_lessons.judging.verdict import Faulted, TimedOut
 from gemm_lessons.running.outcome import RunOutcome
 
@@ -70,7 +70,8 @@ def test_advice_does_not_depend_on_words(name: str, monkeypatch: pytest.MonkeyPa
     before = without_words(run(lesson, source_of(it)))
     assert before[1], "nothing is found"
     assert before[2], "nothing is advised"
-    monkeypatch.setattr(templates, "TEMPLATES", dict.fromkeys(templates.TEMPLATES, NONSENSE))
+    nonsense = dict.fromkeys(sentences.templates(), NONSENSE)
+    monkeypatch.setattr(sentences, "templates", lambda: nonsense)
     after = without_words(run(lesson, source_of(it)))
     assert after == before
     assert {finding.message for finding in after[1]} == {NONSENSE * 2}

@@ -1,6 +1,6 @@
 """The data of findings: an example (threads and memory), and one record of further facts for each family of findings.
 
-``engine/report/templates.py`` has their sentences. ``case`` selects the sentence of a record.
+``engine/report/templates.toml`` has their sentences. ``case`` selects the sentence of a record.
 
 Other rooms define the facts of their own findings (a buffer after a launch, a report of a GPU's driver).
 """

@@ -18,7 +18,7 @@ class Finding:
     ``kind`` is a stable identifier such as ``out_of_bounds``, ``misaligned``, ``race``, ``uninitialised``,
     ``unset`` (a register), ``divergent_barrier``, ``deadlock``, ``timeout``, ``trap``, ``illegal_access``; ``case``
     tells findings of one kind apart (``shared order``, ``never waited``), and the two name the sentence in
-    ``report/templates.py``. ``line`` and ``other_line`` count from 1 in ``file`` (``other_line`` in ``other_file``,
+    ``report/templates.toml``. ``line`` and ``other_line`` count from 1 in ``file`` (``other_line`` in ``other_file``,
     where that is another one); ``None`` when the compiler left no line. ``place`` is the memory concerned.
     ``actors`` are an example: one thread, or two in the order of their accesses. ``facts`` are the further facts of its
     family of findings. ``also``: the lines of more pairs of accesses that the same barrier would order. ``calls``:

@@ -10,23 +10,29 @@ A template is text with fields of ``str.format`` (``{place.byte}``, ``{budget:,}
 
 from __future__ import annotations
 
+import functools
 import re
 import string
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from gemm_lessons.engine.report import templates
 
 OPTIONAL = re.compile(r"\[([^\[\]|]*)(?:\|([^\[\]]*))?\]")
 NOUN = re.compile(r"[a-z][a-z ]+")
 
 
+@functools.cache
+def templates() -> Mapping[str, str]:
+    """Return the templates of ``templates.toml`` by name."""
+    return tomllib.loads(Path(__file__).with_name("templates.toml").read_text(encoding="utf-8"))
+
+
 def sentence(kind: str, case: str, known: Mapping[str, Any]) -> str:
     """Return the sentence for a ``case`` of a ``kind`` of finding. ``known`` are its fields by name."""
     filler = _Filler({"kind": kind, "case": case, **known})
-    named = templates.TEMPLATES[f"{kind} {case}" if case else kind]
-    return filler.fill(named) + filler.fill(templates.TEMPLATES["end"])
+    named = templates()[f"{kind} {case}" if case else kind]
+    return filler.fill(named) + filler.fill(templates()["end"])
 
 
 class _Filler(string.Formatter):
@@ -58,15 +64,15 @@ class _Filler(string.Formatter):
         if name in self._known:
             return self._known[name]
         if name in PHRASES:
-            return self.fill(templates.TEMPLATES.get(PHRASES[name](self._known), ""))
-        return self.fill(templates.TEMPLATES[name])
+            return self.fill(templates().get(PHRASES[name](self._known), ""))
+        return self.fill(templates()[name])
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Format a value as its template requests."""
         if format_spec in FORMS:
             return FORMS[format_spec](value)
-        if format_spec in templates.VERBS:
-            return templates.VERBS[format_spec][value]
+        if format_spec in VERBS:
+            return VERBS[format_spec][value]
         if isinstance(value, tuple):
             if not format_spec:  # coordinates of a thread or block
                 return f"({', '.join(map(str, value))})" if len(value) > 1 else "".join(map(str, value))
@@ -79,9 +85,9 @@ class _Filler(string.Formatter):
 
     def _record(self, value: Any, name: str) -> str:
         """Fill the template ``name`` for a record; else that of its case or, for a location, of its memory."""
-        if name not in templates.TEMPLATES:
+        if name not in templates():
             name = getattr(value, "case", "") or f"{name} {value.space}"
-        return _Filler(vars(value)).fill(templates.TEMPLATES[name])
+        return _Filler(vars(value)).fill(templates()[name])
 
 
 def _continued(text: str, part: str) -> str:
@@ -103,6 +109,14 @@ def _far(known: Mapping[str, Any]) -> str:
     return "far at" if place.byte == place.size else "far past"
 
 
+# Verbs for an access, by the kind of sentence.
+VERBS: Mapping[str, Mapping[str, str]] = {
+    "shared": {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"},
+    "global": {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"},
+    "fault": {"load": "read", "store": "written", "atomic": "updated", "copy": "copied"},
+    "early": {"load": "read", "store": "overwritten", "atomic": "overwritten", "copy": "overwritten"},
+    "past": {"load": "read", "store": "written", "atomic": "written", "copy": "written"},
+}
 # Fields that select one of several templates.
 PHRASES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "so": _so,
