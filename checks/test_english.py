@@ -114,7 +114,7 @@ def _odd() -> dict[str, tuple[str, ...]]:
 def _files() -> Iterator[Path]:
     yield from sorted(PACKAGE.rglob("*.py"))
     yield from sorted((PACKAGE / "docs").glob("*.md"))
-    yield PACKAGE / "engine" / "report" / "templates.toml"
+    yield from (PACKAGE / "engine" / "report" / "templates.toml", PACKAGE / "judging" / "advice.toml")
     yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
     for lesson in sorted(LESSONS.glob("[0-9][0-9]_*")):
         names = ("README.md", "lesson.toml", "predict.toml", "drills.toml", "pitfalls.toml", "stub.cu")

@@ -18,7 +18,7 @@ from gemm_lessons.course.lesson_toml import load_lesson
 from gemm_lessons.devices.simulated import Simulated
 from gemm_lessons.engine.hardware.sheets import find_gpu
 from gemm_lessons.gemm.shapes import Tile
-from gemm_lessons.judging.advice import REMEDIES
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.figures import PER_FMA, PER_MMA, SECTORS
 from gemm_lessons.judging.hints import LIMITS
 from gemm_lessons.judging.verdict import TileMap
@@ -109,7 +109,7 @@ def test_every_solution_fits_and_its_words_are_explained(name: str) -> None:
 def test_each_word_that_can_come_is_explained() -> None:
     figures = [figure.label for name in COURSE.names for figure in load_lesson(COURSE.lessons_dir / name).figures]
     own = [it.label for it in (PER_FMA, PER_MMA, SECTORS)]
-    kinds = [kind.replace("_", " ") for kind in REMEDIES]
+    kinds = [kind.replace("_", " ") for kind in advice("kinds")]
     said = [*figures, *own, *kinds, *BOTTLENECKS.values(), *VERDICTS, "time", "GFLOPS", "GOPS", "of cuBLAS"]
     assert not [word for word in said if word.lower() not in WORDS]
     named = {match for text in WORDS.values() for match in re.findall(r"\((\w+)\)\n$", text)}

@@ -29,15 +29,7 @@ from gemm_lessons.engine.records.results import Counters, LineCount
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
-from gemm_lessons.judging.advice import (
-    ENDLESS_OF,
-    ENDLESS_PHASE,
-    LEFT_OUT,
-    OF_A_CAUSE,
-    OF_A_COUNT,
-    OF_BYTES,
-    REMEDIES,
-)
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
 from gemm_lessons.judging.unfinished import sentence
@@ -48,6 +40,7 @@ from .findings import access, race
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 SIZE = Shape(4096, 4096, 4096)
+KINDS, CAUSES, BYTES, ENDS, RULES = map(advice, ("kinds", "causes", "bytes", "ends", "rules"))
 
 
 def facts(**changes: Any) -> Evidence:
@@ -159,11 +152,11 @@ def test_spills() -> None:
     assert said(resources=Resources(255, 0, 0, 0)) == ""
 
 
-@pytest.mark.parametrize("kind", REMEDIES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_findings_get_a_remedy(kind: str) -> None:
     finding = Finding(kind, "error", line=1)
     text = said(findings=[finding], source="As[0] = 1;")
-    assert REMEDIES[kind] in text
+    assert KINDS[kind] in text
     assert "line 1: " in text
     assert "[As[0] = 1;]" in text
     assert said(findings=[replace(finding, severity="note")]) == ""
@@ -193,8 +186,8 @@ def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> 
     source = HANG.replace("WAIT", wait)
     found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
     assert found is not None
-    assert (ENDLESS_OF["cause count"] in said(findings=[found])) == at_mbarrier
-    assert (OF_A_COUNT in said(findings=[found])) != at_mbarrier
+    assert (ENDS["cause count"] in said(findings=[found])) == at_mbarrier
+    assert (RULES["of_a_count"] in said(findings=[found])) != at_mbarrier
     todo, open_ = "    // TODO(1): arrive.\n", "TODO(1) in line 1 is still open, and the phase"
     assert (open_ in said(findings=[found], source=todo, stub=todo)) == at_mbarrier
     assert open_ not in said(findings=[found], source=todo + "    arrive(full);\n", stub=todo)
@@ -202,17 +195,17 @@ def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> 
 
 def test_a_remedy_is_said_once() -> None:
     race = Finding("race", "error", line=3)
-    assert said(findings=[race, replace(race, line=4)]).count(REMEDIES["race"]) == 1
+    assert said(findings=[race, replace(race, line=4)]).count(KINDS["race"]) == 1
 
 
 @pytest.mark.parametrize(
     ("effects", "remedy"),
     [
         ("global store store", "Every element needs one owner: check row and col"),
-        ("global load store", REMEDIES["race"]),
+        ("global load store", KINDS["race"]),
         ("shared store store", "Two threads write the same element of a shared array"),
-        ("shared store load", REMEDIES["race"]),
-        ("shared copy load", REMEDIES["race"]),
+        ("shared store load", KINDS["race"]),
+        ("shared copy load", KINDS["race"]),
     ],
 )
 def test_the_remedy_of_a_race_fits_its_memory(effects: str, remedy: str) -> None:
@@ -244,7 +237,7 @@ def test_a_guard_is_advised_only_where_one_can_be_missing() -> None:
         finding = access("out_of_bounds", array, byte, size, line=1) if array else fault(700, "", None)
         return said(lesson=replace(lesson, tile=replace(lesson.tile, sizes=sizes)), findings=[finding])
 
-    guard = REMEDIES["out_of_bounds"]
+    guard = KINDS["out_of_bounds"]
     assert guard in remedy("block_tile", "A", 3828, 3828)
     assert guard in remedy("block_tile", "", 0, 0)
     shared = remedy("block_tile", "As", 8448, 4224)
@@ -266,7 +259,7 @@ def test_where_row_and_column_changed_places_no_guard_is_advised() -> None:
     swapped = WrongAnswer(it.shape, judge(it, (a.T @ b.T).astype(np.float32), TILES))
     finding = access("out_of_bounds", "A", 3828, 3828, line=1)
     assert "a guard would only hide it" in said(verdict=swapped, findings=[finding])
-    assert REMEDIES["out_of_bounds"] in said(verdict=wrong_answer(), findings=[finding])
+    assert KINDS["out_of_bounds"] in said(verdict=wrong_answer(), findings=[finding])
 
 
 def test_an_unexplained_wrong_answer_is_narrowed_down_by_the_smallest_shape() -> None:
@@ -438,11 +431,11 @@ def estimate(limiter: str) -> Estimate:
 
 @pytest.mark.parametrize("limiter", LIMITS)
 def test_the_limiter_points_to_the_next_lesson_or_says_what_to_try(limiter: str) -> None:
-    what, advice = LIMITS[limiter]
-    assert f": {what}. Next: {advice}." in said(estimate=estimate(limiter))
+    what, untold = LIMITS[limiter]
+    assert f": {what}. Next: {untold}." in said(estimate=estimate(limiter))
     text = said(estimate=estimate(limiter), attacker="04 (Thread columns)")
     assert f": {what}. Lesson 04 (Thread columns) attacks it." in text
-    assert advice not in text, "that may be what a later lesson is about"
+    assert untold not in text, "that may be what a later lesson is about"
     assert said(estimate=estimate("something else")) == ""
     assert said(estimate=estimate(limiter), verdict=wrong_answer()) == "", "a wrong kernel need not be fast"
 
@@ -603,8 +596,8 @@ def test_a_hang_that_lacks_bytes_asks_for_the_mask_of_a_multicast() -> None:
     it = found.facts.waiting[0]
     for case, lacks in (("cause too few bytes", True), ("cause no copy", True), ("cause count", False)):
         hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
-        assert (LEFT_OUT in said(findings=[hang], source="share_box(x);")) == lacks
-        assert LEFT_OUT not in said(findings=[hang], source="copy_box(x); // not share_box")
+        assert (RULES["left_out"] in said(findings=[hang], source="share_box(x);")) == lacks
+        assert RULES["left_out"] not in said(findings=[hang], source="copy_box(x); // not share_box")
 
 
 def test_a_hang_blames_an_open_todo_only_where_a_step_may_be_missing() -> None:
@@ -615,13 +608,13 @@ def test_a_hang_blames_an_open_todo_only_where_a_step_may_be_missing() -> None:
     it = found.facts.waiting[0]
     assert isinstance(it, AtMbarrier)
     todo = "    // TODO(1): arrive.\n"
-    for case in (*OF_A_CAUSE, *OF_BYTES, "cause count", "cause first wait", "cause remote", "cause ended"):
+    for case in (*CAUSES, *BYTES, "cause count", "cause first wait", "cause remote", "cause ended"):
         hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
         told = said(findings=[hang], source=todo, stub=todo)
-        maybe = case not in (*OF_A_CAUSE, *OF_BYTES)
+        maybe = case not in (*CAUSES, *BYTES)
         assert ("TODO(1) in line 1 is still open, and the phase may need" in told) == maybe
-        assert ("TODO(1)" in told) == (case not in OF_A_CAUSE)
-        assert {**OF_A_CAUSE, **OF_BYTES, **ENDLESS_OF}.get(case, ENDLESS_PHASE) in told
+        assert ("TODO(1)" in told) == (case not in CAUSES)
+        assert {**CAUSES, **BYTES, **ENDS}.get(case, ENDS[""]) in told
 
 
 def test_a_cycle_without_a_cause_gets_its_own_question() -> None:
@@ -630,8 +623,8 @@ def test_a_cycle_without_a_cause_gets_its_own_question() -> None:
     assert found is not None
     assert isinstance(found.facts, Hang)
     facts = replace(found.facts, cause=None, cycle=(Link("link", 8, 9), Link("link", 9, 8)))
-    assert ENDLESS_OF["cycle"] in said(findings=[replace(found, facts=facts)])
-    assert ENDLESS_OF["cycle"] not in said(findings=[replace(found, facts=replace(facts, cycle=()))])
+    assert ENDS["cycle"] in said(findings=[replace(found, facts=facts)])
+    assert ENDS["cycle"] not in said(findings=[replace(found, facts=replace(facts, cycle=()))])
 
 
 def test_the_first_open_todo_is_the_first_hint() -> None:
@@ -655,7 +648,7 @@ def test_every_todo_of_every_stub_is_open_and_of_no_solution(name: str) -> None:
 
 
 def test_nobody_is_flooded() -> None:
-    many = [Finding(kind, "error", line=1) for kind in REMEDIES]
+    many = [Finding(kind, "error", line=1) for kind in KINDS]
     assert len(hints_for(facts(findings=many))) == SHOWN
 
 

@@ -22,7 +22,7 @@ from checks.judgement.mistakes import (
 from gemm_lessons.authoring.candidate import kernels_of
 from gemm_lessons.course.lesson import Lesson
 from gemm_lessons.engine.compiler.compile import Compiled
-from gemm_lessons.judging.advice import REMEDIES
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.verdict import Passed
 
 
@@ -78,7 +78,7 @@ def is_named(it: Mistake, lesson: Lesson) -> None:
     said = told(it, lesson)
     assert it.says in said
     hints = said.partition("\nHints\n")[2]
-    remedies = [text for text in REMEDIES.values() if text in hints]
+    remedies = [text for text in advice("kinds").values() if text in hints]
     assert len(remedies) <= 1, "one remedy for one cause"
     assert not (remedies and "Looks like" in said), "one remedy for one cause"
 

@@ -18,7 +18,7 @@ from gemm_lessons.engine.records.findings import Finding
 from gemm_lessons.engine.records.metrics import METRICS
 from gemm_lessons.engine.records.results import Counters
 from gemm_lessons.gemm.shapes import Shape
-from gemm_lessons.judging.advice import REMEDIES
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.evidence import Evidence, ShapeResult
 from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.remedies import remedies, restated
@@ -196,7 +196,7 @@ def test_zeros_are_missing_where_only_ragged_shapes_are_wrong() -> None:
     assert "Store 0 for elements outside the matrix" in text
     for shapes in ((wrong,), (ShapeResult(tile, "wrong_answer"), wrong), (ShapeResult(RAGGED, "passed"), wrong)):
         (text,) = said("block_tile", UNINITIALISED, shapes=shapes)
-        assert REMEDIES["uninitialised"] in text
+        assert advice("kinds")["uninitialised"] in text
 
 
 def test_a_barrier_for_every_tile_means_the_wrong_buffer() -> None:

@@ -18,8 +18,9 @@
   ``widths``; ``residues`` and ``parts`` for lessons of several launches; ``wrong_elements``: which elements are wrong;
   ``wrong_answer``: the data that they read
 - ``gates``: limits on counters; ``figures``: the numbers of a run's table
-- ``hints`` with ``remedies`` for findings, ``strides`` of fragments, and ``lost_time``; ``advice``: texts of remedies;
-  ``access_remedies``, ``order_remedies``: rules that choose one; ``unfinished``: how far a kernel with open TODOs is
+- ``hints`` with ``remedies`` for findings, ``strides`` of fragments, and ``lost_time``; ``advice``: texts of remedies,
+  in ``advice.toml``; ``access_remedies``, ``order_remedies``: rules that choose one; ``unfinished``: how far a kernel
+  with open TODOs is
 """
 
 from typing import TYPE_CHECKING

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records import Coordinates, PastAll, PastEnd, Stopped
 from gemm_lessons.gemm import Shape
-from gemm_lessons.judging.advice import DESCRIPTOR, NOT_COPIED, OWN_ARRAYS
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
 WORD = 4  # bytes of a number in the lessons whose arrays are inspected
+# A thread's own array, as the debug build names it.
+OWN_ARRAYS = tuple(("out_of_array", case) for case in ("own", "own end", "one of several"))
 # Effects of two writes. If both are in one line, its index is the same in several threads.
 ALIKE = ("shared store store", "shared copy copy")
 PRODUCT = re.compile(r"\bwgmma")
@@ -179,8 +181,8 @@ def descriptor(facts: Evidence, finding: Finding) -> str | None:
     if not PRODUCT.search(facts.quote(finding.line)):
         return None
     if finding.kind == "out_of_bounds":
-        return f"The descriptor names bytes beyond shared memory: {DESCRIPTOR}"
-    return NOT_COPIED
+        return advice("rules")["beyond_shared_memory"]
+    return advice("cases")["descriptor empty"]
 
 
 def into_the_next(facts: Evidence, finding: Finding) -> str | None:
@@ -264,13 +266,13 @@ def between_accesses(facts: Evidence, finding: Finding) -> str | None:
     given = {line.strip() for line in facts.stub.text.splitlines()} - {""}
     if finding.kind != "misaligned" or wide < 2 or facts.quote(finding.line or 0) not in given:
         return None
-    advice = (
+    text = (
         f"This line is as the stub has it, so its index is wrong: an access of {wide} elements starts at a multiple of "
         f"{wide}. Do your lines count in steps of {wide}?"
     )
     if any(re.search(r"\bmin *\(", line) for line in facts.source.splitlines() if line.strip() not in given):
-        advice += f" A min that clamps the index must stop {wide} before the end, not 1."
-    return advice
+        text += f" A min that clamps the index must stop {wide} before the end, not 1."
+    return text
 
 
 def _without_element(facts: Evidence, finding: Finding) -> str | None:

@@ -12,24 +12,7 @@ from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler import Lexed, without_comments
 from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
-from gemm_lessons.judging.advice import (
-    ACROSS_ROLES,
-    AFTER_INIT,
-    ANNOUNCED,
-    BARRIER_OF_BRANCHES,
-    BARRIER_OF_ROLE,
-    ENDLESS_OF,
-    ENDLESS_PHASE,
-    LEFT_OUT,
-    OF_A_CAUSE,
-    OF_A_COUNT,
-    OF_BYTES,
-    OTHER_ARRAY,
-    REFILLED,
-    SEVERAL_PLACES,
-    TWO_STORES,
-    UNSET_SUMS,
-)
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.evidence import Evidence
 
 ROLES = re.compile(r"\bgroup_barrier\b|\btma_store\.cuh|\bbar(?:rier)?\.sync\b")
@@ -108,7 +91,7 @@ def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     if barriers is None or barriers < tiles:
         return None
     if finding.effects in ALIKE:
-        return TWO_STORES
+        return advice("rules")["two_stores"]
     if "STAGES" in facts.lesson.tile.defines:
         return (
             "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
@@ -188,40 +171,43 @@ def endless_phase(facts: Evidence, finding: Finding) -> str | None:
     met = {it.line for it in waiting if isinstance(it, AtBarrier) and it.case == "waiting here"
            and it.number == 0 and it.expected is None}  # fmt: skip
     if met and (not cycle or any(link.line in met for link in cycle)):
-        return ACROSS_ROLES
+        return advice("rules")["across_roles"]
     cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
-    if cause in OF_A_CAUSE:
-        return OF_A_CAUSE[cause]
+    if cause in advice("causes"):
+        return advice("causes")[cause]
     open_ = [
         f"TODO({number}) in line {line} is still open"
         for number, line in sorted(open_todos(facts.source, facts.stub).items())[:1]
     ]
-    if cause not in OF_BYTES:
-        advice = ENDLESS_OF.get("cycle" if cycle and not cause else cause, ENDLESS_PHASE)
-        return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), advice))
-    lacks = OF_BYTES[cause] == ANNOUNCED and MULTICAST.search(without_comments(facts.source))
-    return " ".join((LEFT_OUT if lacks else OF_BYTES[cause], *(f"{todo}." for todo in open_)))
+    of_bytes, endless = advice("bytes"), advice("ends")
+    if cause not in of_bytes:
+        text = endless.get("cycle" if cycle and not cause else cause, endless[""])
+        return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), text))
+    lacks = cause in ("cause too few bytes", "cause no copy") and MULTICAST.search(without_comments(facts.source))
+    text = advice("rules")["left_out"] if lacks else of_bytes[cause]
+    return " ".join((text, *(f"{todo}." for todo in open_)))
 
 
 def counted_barrier(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a hang at a barrier whose number of threads the kernel gives."""
     cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
-    return OF_A_COUNT if cause in ("cause never came", "cause came before", "cause barrier count") else None
+    counted = cause in ("cause never came", "cause came before", "cause barrier count")
+    return advice("rules")["of_a_count"] if counted else None
 
 
 def among_roles(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a missing barrier where roles have barriers of their own, or after mbarriers are made."""
     if (finding.kind, finding.case) == ("divergent_barrier", "places") and ROLES.search(without_comments(facts.source)):
-        return SEVERAL_PLACES
+        return advice("rules")["several_places"]
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
         return None
     if finding.array and re.search(rf"\bBarrier\s[^;()]*\b{finding.array}\s*\[", facts.source):
-        return AFTER_INIT
+        return advice("rules")["after_init"]
     if not ROLES.search(without_comments(facts.source)):
         return None
     if "STAGES" in facts.lesson.tile.defines:
-        return BARRIER_OF_ROLE
-    return None if wrong_buffer(facts, finding) else BARRIER_OF_BRANCHES
+        return advice("rules")["barrier_of_role"]
+    return None if wrong_buffer(facts, finding) else advice("rules")["barrier_of_branches"]
 
 
 def other_barriers(facts: Evidence, finding: Finding) -> str | None:
@@ -233,7 +219,7 @@ def other_barriers(facts: Evidence, finding: Finding) -> str | None:
     arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
     if not hit or len(arrays) != 1 or arrays == [hit]:
         return None
-    return OTHER_ARRAY.format(named=arrays[0], hit=hit)
+    return advice("rules")["other_array"].format(named=arrays[0], hit=hit)
 
 
 def refilled(facts: Evidence, finding: Finding) -> str | None:
@@ -241,10 +227,10 @@ def refilled(facts: Evidence, finding: Finding) -> str | None:
     cases = ("bulk load", "ended before")
     if finding.kind != "async_in_flight" or finding.case not in cases or not finding.actors:
         return None
-    return REFILLED if finding.actors[-1].effect == "copy" else None
+    return advice("rules")["refilled"] if finding.actors[-1].effect == "copy" else None
 
 
 def added_to_no_sums(facts: Evidence, finding: Finding) -> str | None:
     """Advise on sums of products that start from registers without a value."""
     unset = finding.kind == "unset" and PRODUCT.search(without_comments(facts.source))
-    return UNSET_SUMS if unset else None
+    return advice("rules")["unset_sums"] if unset else None

@@ -15,18 +15,8 @@ from gemm_lessons.engine.compiler import without_comments
 from gemm_lessons.engine.records import PastEnd
 from gemm_lessons.judging import access_remedies as access
 from gemm_lessons.judging import order_remedies as order
-from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT
-from gemm_lessons.judging.advice import (
-    BOUND,
-    FIRST_TILE,
-    NAN_OF,
-    NOT_READ,
-    OWN_ARRAYS,
-    PART_OF_TILE,
-    REMEDIES,
-    SPECIAL_REMEDIES,
-    UNWRITTEN_PART,
-)
+from gemm_lessons.judging.access_remedies import ALIKE, OWN_ARRAYS, PRODUCT
+from gemm_lessons.judging.advice import advice
 from gemm_lessons.judging.evidence import Checked, Evidence
 from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.strides import wrong_stride, wrong_view
@@ -52,22 +42,13 @@ WITHOUT_ADVICE: Mapping[tuple[str, str], str] = {
 
 def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
     """Yield rank and text of a remedy for each kind of finding, at the first place it was found."""
-    if (stride := wrong_stride(facts)) is not None:
-        advice = (
-            f"This ldm is {stride.passed}, but the rows of {stride.array} are {stride.apart} elements apart. It is the "
-            f"distance from one row to the next, padding and all: pass {stride.apart}."
-        )
-        yield 2, f"line {stride.line}: wrong row distance. [{facts.quote(stride.line)}] {advice}"
-        return
-    if (view := wrong_view(facts)) is not None:
-        advice = (
-            f"View {view.view} has rows {view.rows} and columns {view.cols} apart. {view.matrix} is row-major with "
-            f"{view.apart} elements in a row: its rows are {view.apart} apart and its columns 1."
-        )
-        yield 2, f"line {view.line}: wrong row distance. [{facts.quote(view.line)}] {advice}"
-        return
+    for wrong, rule in ((wrong_stride, "stride"), (wrong_view, "view")):
+        if (it := wrong(facts)) is not None:
+            text = advice("rules")[rule].format(it=it)
+            yield 2, f"line {it.line}: wrong row distance. [{facts.quote(it.line)}] {text}"
+            return
     said = set()
-    findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in REMEDIES]
+    findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in advice("kinds")]
     shown = _on_screen(facts)
     findings.sort(key=lambda it: it != shown)  # the screen shows this one beside the first remedy
     if alone := _only_cause(facts, findings):
@@ -80,10 +61,10 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
         said.add(finding.kind)
         where = f"line {finding.line}: " if finding.line else ""
         quote = f" [{facts.quote(finding.line)}]" if finding.line and facts.quote(finding.line) else ""
-        special = next((text for rule in RULES if (text := rule(facts, finding))), None)
-        known = ((finding.kind, finding.effects), (finding.kind, finding.case))
-        special = special or next((SPECIAL_REMEDIES[it] for it in known if it in SPECIAL_REMEDIES), None)
-        remedy = special or REMEDIES[finding.kind]
+        special = next((found for rule in RULES if (found := rule(facts, finding))), None)
+        cases, known = advice("cases"), (f"{finding.kind} {it}" for it in (finding.effects, finding.case))
+        special = special or next((cases[it] for it in known if it in cases), None)
+        remedy = special or advice("kinds")[finding.kind]
         rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
         yield rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}"
 
@@ -174,9 +155,9 @@ def _better_told(facts: Evidence, pattern: Pattern) -> Pattern:
     """Return a pattern with a sentence that fits the other facts about the kernel, or unchanged."""
     if pattern.name not in RESTATED:
         return pattern
-    case_of, sentences = RESTATED[pattern.name]
+    case_of, section = RESTATED[pattern.name]
     case = case_of(facts, pattern)
-    return pattern if case is None else replace(pattern, sentence=sentences[case])
+    return pattern if case is None else replace(pattern, sentence=advice(section)[case])
 
 
 def _unset_memory(facts: Evidence, _: Pattern) -> str | None:
@@ -222,15 +203,16 @@ def _zeros_outside(facts: Evidence, _: Pattern) -> str | None:
     return "" if re.search(r"\w_box\b|\btex1Dfetch\b", without_comments(facts.source)) else None
 
 
+# A pattern of a wrong answer -> which case of it a kernel is, and the section of ``advice.toml`` with its sentences.
 # Only a block with a loop over tiles has several, and only boxes are requested.
-RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], Mapping[str, str]]] = {
-    "nan": (_unset_memory, NAN_OF),
-    "partly_written": (_unowned, UNWRITTEN_PART),
-    "rows_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
-    "columns_guard": (_unguarded(re.compile(r"_box\b")), NOT_READ),
-    "first_k_tile": (_zeros_outside, FIRST_TILE),
-    "wrong_bound": (_zeros_outside, BOUND),
-    "same_part": (_of_descriptors, PART_OF_TILE),
+RESTATED: Mapping[str, tuple[Callable[[Evidence, Pattern], str | None], str]] = {
+    "nan": (_unset_memory, "nan"),
+    "partly_written": (_unowned, "partly_written"),
+    "rows_guard": (_unguarded(re.compile(r"_box\b")), "rows_guard"),
+    "columns_guard": (_unguarded(re.compile(r"_box\b")), "rows_guard"),
+    "first_k_tile": (_zeros_outside, "first_k_tile"),
+    "wrong_bound": (_zeros_outside, "wrong_bound"),
+    "same_part": (_of_descriptors, "same_part"),
 }
 RULES: Sequence[Callable[[Evidence, Finding], str | None]] = (
     access.lane,
