@@ -299,26 +299,25 @@ def test_pairs_of_registers_are_read_and_written_whole() -> None:
     assert width_of("RED.E.ADD.F64.RN.STRONG.GPU") == 8
 
 
-# -- approximate functions ---------------------------------------------------------------------------------------------
+# -- functions of the special function unit ----------------------------------------------------------------------------
 
 BRANCH = """
 extern "C" __global__ void k(const float *a, float *c) {
     float x = exp2f(a[threadIdx.x]);
-    if (x > LIMIT) c[threadIdx.x] = a[threadIdx.x + 32] + 1.0f;
+    if (x LIMIT) c[threadIdx.x] = a[threadIdx.x + 32] + 1.0f;
     else c[threadIdx.x + 64] = a[threadIdx.x + 128] * x + a[threadIdx.x + 160];
 }
 """
 
 
 @pytest.mark.counted
-def test_counts_that_hang_on_an_approximation_are_exact_only_where_its_last_bits_do_not_matter() -> None:
-    """exp2f is approximate: 1.3 is far from its value here, its value itself is not."""
-    a = np.full(256, 0.3, np.float32)
-    exactly = float(np.exp2(np.float32(0.3)))
-    for limit, certain in (("1.3f", True), (f"{exactly:.9g}f", False)):
+def test_branches_on_the_last_bit_of_a_power_are_those_of_hopper() -> None:
+    """An H200 gives 0x1.306fe2p+0 for exp2f(0.25f); its neighbour 0x1.306fe0p+0 is nearer to the power."""
+    a = np.full(256, 0.25, np.float32)
+    for limit, loads in (("== 0x1.306fe2p+0f", 2), ("== 0x1.306fe0p+0f", 3)):
         counted = simulate(BRANCH, "k", 1, 32, [a, np.zeros(256, np.float32)], defines={"LIMIT": limit}).counters
-        assert bool(counted.inexact) != certain, (limit, counted.inexact)
-        assert certain or "last bits" in next(iter(counted.inexact.values()))
+        assert not counted.inexact
+        assert counted.get("global_load_requests") == loads
 
 
 def test_operands_of_cases_hold_the_edges() -> None:

@@ -170,7 +170,6 @@ class Sums:
     register_conflicts: int = 0  # clocks that multiply-adds lose to register banks, warps
     tensor_products: int = 0  # multiply-adds of tensor cores
     tile_wavefronts: int = 0  # of shared memory, of the tiles that wgmma reads
-    certain: bool = True  # no address depends on the last bits of an approximate function
     unknown_guards: str = ""  # a multiply-add that is not in ``ffma``: its guard depends on sums of tensor cores
     textures: set[tuple[int, int]] = field(default_factory=set)  # (warp of a block, texture that it fetches from)
     issued: Counter[str] = field(default_factory=Counter)  # opcode -> warps
@@ -186,12 +185,3 @@ class Sums:
     working_blocks: int = 0  # with any product ...
     fewest_products: int = 1 << 62  # ... and of their busiest threads the one with the fewest
     exchanges: int = 0  # of loaded numbers between lanes, warps
-
-    def figures(self) -> tuple[object, ...]:
-        """Return the figures on which two counts of one launch must agree."""
-        tallies = {key: (t.executed, t.warps, t.lanes, t.cost, t.ideal) for key, t in self.tallies.items()}
-        return tallies, self.ffma, self.dfma, self.issued
-
-    def touched(self) -> dict[tuple[int, str], tuple[int, int]]:
-        """Return the footprint of every instruction."""
-        return {key: (t.footprint.bytes, t.footprint.sum) for key, t in self.tallies.items()}

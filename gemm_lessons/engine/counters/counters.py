@@ -218,7 +218,7 @@ class CounterObserver(Observer):
                 sums = sass.count(self.code, self.launch, memory, blocks, budget=self._budget(), unfollowed=others)
                 if sums.unknown_guards:
                     sums.ffma = self.interpreted.fused
-                self.followed = Account.followed(sums) if sums.certain else None
+                self.followed = Account.followed(sums)
             except sass.Uncountable as reason:
                 self._count()
                 inexact = str(reason)

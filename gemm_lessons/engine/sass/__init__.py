@@ -48,10 +48,8 @@ from gemm_lessons.engine.records.launch import TensorMap
 from gemm_lessons.engine.sass import cubin
 from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slow_paths
 from gemm_lessons.engine.sass.flow import SIGNALS, Listing
-from gemm_lessons.engine.sass.functions import division_seeds
 from gemm_lessons.engine.sass.lanes import launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store, StoredHere, Unfollowed
-from gemm_lessons.engine.sass.operand_fetch import Approximation
 from gemm_lessons.engine.sass.operands import decode
 from gemm_lessons.engine.sass.planning import MOVED, OWN, SUMS, Plan, plan, with_conditional_writes
 from gemm_lessons.engine.sass.textures import texels_of
@@ -224,16 +222,16 @@ def count(
     if kept is not None:
         return kept
     try:
-        sums = count.count_with_bounds()
+        sums = count.sums()
     except Undecided:
         count = replace(count, code=code.with_full_divisions)
-        sums = count.count_with_bounds()
+        sums = count.sums()
     except StoredHere as reason:
         if watch is not None:
             raise
         try:
             count = replace(count, code=code.with_own_stores, budget=min(budget, OWN_STORES_BUDGET))
-            sums = count.count_with_bounds()
+            sums = count.sums()
         except Uncountable:
             raise reason from None
     if not count.reads_memory:
@@ -285,20 +283,8 @@ class _Count:
         facts = (launch.grid, self.blocks, self.budget, places, kernel.target, kernel.by_warps, boxes, constants)
         return derived.key_of("sums", code.key, launch.parameters, repr(facts))
 
-    def count_with_bounds(self) -> Sums:
-        """Count; then count again with other last bits of approximate functions, which must not change the sums."""
-        assert self.code.plan is not None
-        exempt = division_seeds(self.code.plan.program)
-        approximation = Approximation(exempt=exempt)
-        sums = self._once(approximation)
-        for shift in (1, -1) if approximation.used and self.watch is None else ():
-            other = self._once(Approximation(shift, exempt=exempt))
-            if other.figures() != sums.figures():
-                raise Uncountable("addresses or branches depend on the last bits of an approximate function")
-            sums.certain = sums.certain and other.touched() == sums.touched()
-        return sums
-
-    def _once(self, approximation: Approximation) -> Sums:
+    def sums(self) -> Sums:
+        """Count."""
         code, plan, launch = self.code, self.code.plan, self.launch
         assert plan is not None
         in_cluster = "shared" in plan.spaces and math.prod(launch.grid.cluster or (1,)) > 1
@@ -318,5 +304,5 @@ class _Count:
             store = Store(before, launch.shared_bytes, code.local_bytes, unfollowed, OWN in plan.spaces)
         textures = texels_of(launch.arguments)
         for geometry in batches(launch.grid, self.blocks, launch.kernel.by_warps, scattered=self.watch is None):
-            Walker(plan, geometry, constants, sums, store, approximation, self.watch, textures).run(self.budget)
+            Walker(plan, geometry, constants, sums, store, self.watch, textures).run(self.budget)
         return sums

@@ -17,7 +17,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.sass.flow import GENERIC, results
-from gemm_lessons.engine.sass.operand_fetch import FALSE, HALF, TRUE, ZERO, Approximation, Fetch, Sources, is_uniform
+from gemm_lessons.engine.sass.operand_fetch import FALSE, HALF, TRUE, ZERO, Fetch, Sources, is_uniform
 from gemm_lessons.engine.sass.operands import (
     Constant,
     Decoded,
@@ -92,11 +92,8 @@ class Geometry:
 class Lanes:
     """Registers, constant banks, and the active lanes (``mask``; None: all lanes alive)."""
 
-    def __init__(
-        self, geometry: Geometry, constants: dict[int, bytes], approximation: Approximation | None = None
-    ) -> None:
+    def __init__(self, geometry: Geometry, constants: dict[int, bytes]) -> None:
         self.geometry = geometry
-        self.approximation = approximation or Approximation()
         self.constants = constants
         self.registers: dict[str, Array] = {}
         self.mask: Array | None = None

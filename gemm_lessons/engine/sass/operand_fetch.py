@@ -7,7 +7,7 @@ ignoring it would give a wrong result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,25 +41,8 @@ HALF = np.array(32, np.uint64)
 SIGNS = {np.dtype(f"u{size}"): np.array(1 << (8 * size - 1), f"u{size}") for size in (2, 4, 8)}
 
 
-@dataclass
-class Approximation:
-    """How approximate values are shifted: not at all, or by their error bound up (1) or down (-1).
-
-    Half of the lanes shift in the other direction. ``used``: an approximate value was computed. ``exempt``:
-    instructions whose last bits never matter.
-    """
-
-    shift: int = 0
-    used: bool = False
-    exempt: frozenset[int] = field(default_factory=frozenset)
-
-
 class Reader(Protocol):
     """Source of register values: ``lanes.Lanes``."""
-
-    @property
-    def approximation(self) -> Approximation:
-        """Return how to shift approximate values."""
 
     def present(self) -> Array:
         """Return the active lanes. Values of other lanes are meaningless."""

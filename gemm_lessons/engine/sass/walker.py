@@ -44,7 +44,7 @@ from gemm_lessons.engine.sass.flow import (
     results,
 )
 from gemm_lessons.engine.sass.lanes import Geometry, Lanes
-from gemm_lessons.engine.sass.operand_fetch import Approximation, Compute, Fetch
+from gemm_lessons.engine.sass.operand_fetch import Compute, Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Uncountable, is_taken_as_reading, unknown_form
 from gemm_lessons.engine.sass.planning import CONTROL, FUSED, STORED, Plan, brought
 from gemm_lessons.engine.sass.textures import FETCHES, Texels, addressed, fetched, textures_of
@@ -109,7 +109,6 @@ class Walker:
         constants: dict[int, bytes],
         sums: Sums,
         store: Store | None = None,
-        approximation: Approximation | None = None,
         watch: Watch | None = None,
         textures: Mapping[int, Texels] = MappingProxyType({}),
     ) -> None:
@@ -119,7 +118,7 @@ class Walker:
         self.geometry = geometry
         self.sums = sums
         self.store = store
-        self.lanes = Lanes(geometry, constants, approximation)
+        self.lanes = Lanes(geometry, constants)
         if store is not None:
             store.begin(self.lanes)
         self.lane_groups = groups = LaneGroups(geometry.alive())
