@@ -76,8 +76,10 @@ class Public:
             source = file.read_text(errors="replace") + row.get("after", "")
             path, folders = str(file), (*folders, file.parent)
         options = (f"-std={row['std']}",) if "std" in row else ()
+        beside = file.with_suffix(".cubin")
+        cubin = beside.read_bytes() if file.suffix == ".ptx" and beside.exists() else b""
         return InspectRequest(source, path, row["entry"], grid, row["args"], defines=row.get("define", {}),
-                              include_dirs=folders, arch="sm_90a", options=options)  # fmt: skip
+                              include_dirs=folders, arch="sm_90a", options=options, cubin=cubin)  # fmt: skip
 
 
 def ran(public: Public, folder: Path | None = None) -> dict[str, Any]:

@@ -25,9 +25,13 @@ ARGS = ["--args", "A=f32[M,K],B=f32[K,N],C=out f32[M,N],M=96,N=64,K=40", "--expe
 
 
 @pytest.fixture(scope="module")
-def tile() -> str:
+def compiled() -> Compiled:
     """With the line table that NVRTC gives it."""
-    compiled = must_compile(TILE.read_text(), path=str(TILE), entry="tile<32, 4>")
+    return must_compile(TILE.read_text(), path=str(TILE), entry="tile<32, 4>")
+
+
+@pytest.fixture(scope="module")
+def tile(compiled) -> str:
     return compiled.ptx
 
 
@@ -128,6 +132,51 @@ def test_a_lesson_wants_its_source(tile, tmp_path):
     done = forks.run(["run", "03", "--file", str(file)])
     assert done.returncode == 1
     assert "gemm-lessons inspect runs PTX" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_with_its_machine_code_it_is_counted_and_estimated_as_its_source(compiled, tmp_path, lines):
+    (tmp_path / "tile.ptx").write_text(compiled.ptx if lines else without_lines(compiled.ptx))
+    (tmp_path / "tile.cubin").write_bytes(compiled.cubin)
+    done = inspect(str(tmp_path / "tile.ptx"), *LAUNCH, *ARGS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = json.loads(done.stdout)
+    of_source = json.loads(inspect(str(TILE), "--entry", "tile<32, 4>", *LAUNCH, *ARGS).stdout)
+    for it in (*ours["lines"], *of_source["lines"]):
+        it["file"] = Path(it["file"]).name
+    for what in ("counters", "inexact", "estimate", "error", *(["lines"] if lines else [])):
+        assert ours[what] == of_source[what]
+    shown = inspect(str(tmp_path / "tile.ptx"), *LAUNCH, *ARGS, json_output=False).stdout
+    assert f"{compiled.resources.registers} registers" in shown
+    other = inspect(str(tmp_path / "tile.ptx"), *LAUNCH, *ARGS, "--gpu", "a100")
+    assert json.loads(other.stdout)["estimate"]["refused"].startswith("its machine code is for sm_90, and A100 needs")
+
+
+SUM = 'extern "C" __global__ void k(float *x, int n) { x[threadIdx.x] = x[threadIdx.x] + n; }'
+
+
+@pytest.mark.parametrize(
+    ("change", "arch", "says"),
+    [
+        (("k(", "l("), "sm_90", "the cubin is not of k.ptx: it has no kernel k, only l"),
+        (("", ""), "sm_80", "the cubin is not of k.ptx: it is for sm_80, the PTX for sm_90"),
+        (("int n", "double n"), "sm_90", "its parameters have 8, 8 bytes, those of the PTX 8, 4"),
+        (("= x[threadIdx.x]", "= x[threadIdx.x + 1]"), "sm_90", "k.ptx and its cubin are of different sources: "),
+        (None, "", "the file given as cubin is none: it is not a 64-bit ELF file"),
+    ],
+)
+def test_machine_code_of_another_kernel_is_told(tmp_path, monkeypatch, change, arch, says):
+    monkeypatch.chdir(tmp_path)
+    Path("k.ptx").write_text(must_compile(SUM, entry="k").ptx)
+    entry = "l" if change == ("k(", "l(") else "k"
+    data = b"k" if change is None else must_compile(SUM.replace(*change), entry=entry, arch=arch).cubin
+    Path("other.cubin").write_bytes(data)
+    launch = ["--grid", "1", "--block", "32", "--args", "x=inout f32[64],n=2"]
+    done = inspect("k.ptx", *launch, "--cubin", "other.cubin")
+    assert done.returncode == 2, done.stdout
+    assert says in " ".join(done.stderr.split())
+    Path("k.cu").write_text(SUM)
+    assert "leave --cubin out" in inspect("k.cu", *launch, "--cubin", "other.cubin").stderr
 
 
 HEADER = """

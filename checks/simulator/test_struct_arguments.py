@@ -12,12 +12,12 @@ import pytest
 from gemm_lessons import engine
 from gemm_lessons.engine import inspection
 from gemm_lessons.engine.arguments.text import ArgumentError, build
+from gemm_lessons.engine.compiler.cubin import parameter_places
 from gemm_lessons.engine.compiler.elf import sections
 from gemm_lessons.engine.compiler.layouts import read_layouts
 from gemm_lessons.engine.compiler.source import without_bodies
 from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
-from gemm_lessons.engine.sass.cubin import parameter_places
 from gemm_lessons.engine.simulator import Simulator
 
 SOURCE = """

@@ -14,12 +14,11 @@ import numpy as np
 
 from checks.readings.simulator import record_semantics as recorder
 from checks.simulator import semantics_cases as cases
-from gemm_lessons.engine.compiler import elf, sass
+from gemm_lessons.engine.compiler import cubin, elf, sass
 from gemm_lessons.engine.compiler.compile import Compiled, compile_source
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.records.launch import Buffer, Grid
-from gemm_lessons.engine.sass import cubin
 from gemm_lessons.engine.sass.flow import Listing
 from gemm_lessons.engine.sass.lanes import Geometry, launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store

@@ -13,7 +13,7 @@ import typer
 
 from gemm_lessons.cli.options import MemoryLimit, TimeLimit
 from gemm_lessons.cli.run import sheet_for
-from gemm_lessons.course import CommandError, read_source, shown
+from gemm_lessons.course import CommandError, read_bytes, read_source, shown
 from gemm_lessons.engine.records import dataclass
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class DescribedLaunch:
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="X[,Y[,Z]]", help="Blocks per cluster, set by the launch.")
     ] = None
+    cubin: Annotated[
+        Path | None,
+        typer.Option("--cubin", metavar="FILE", help="The machine code of PTX; default: .cubin beside .ptx, if there."),
+    ] = None
     arch: Annotated[str | None, typer.Option("--arch", help="Compile for this target; default: sm_90.")] = None
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, metavar="N", help="Stop the kernel after this many instructions.")
@@ -168,5 +172,16 @@ class DescribedLaunch:
             source, shown(file), kernel, shape, self.args, self.expect, tuple(self.symbol or ()), defines,
             (*(self.include or ()), file.resolve().parent), self.arch or "sm_90", seed, self.budget,
             self.bounds, sheet_for(gpu), estimating, recording,
-            (f"-std={self.std}",) if self.std else (),
+            (f"-std={self.std}",) if self.std else (), self._machine_code(source, file),
         )  # fmt: skip
+
+    def _machine_code(self, source: str, file: Path) -> bytes:
+        """Return the cubin of PTX, if there is one. Raises ``CommandError``."""
+        from gemm_lessons.engine.compiler import PTX_HEAD
+
+        beside = file.with_suffix(".cubin")
+        if PTX_HEAD.search(source):
+            return read_bytes(self.cubin or beside) if self.cubin or beside.is_file() else b""
+        if self.cubin is not None:
+            raise CommandError(f"{shown(file)} is not PTX, so it is compiled here: leave --cubin out")
+        return b""

@@ -12,10 +12,11 @@ import numpy as np
 
 from gemm_lessons.engine.arguments.parameters import DeclaredType, check_array, declared, scalar
 from gemm_lessons.engine.arguments.structs import Leaf, is_by_field, is_small_struct, layout_at, leaves, struct_of
+from gemm_lessons.engine.arguments.text import ArgumentError
 from gemm_lessons.engine.arguments.views import pointers
 from gemm_lessons.engine.compiler.compile import Compiled, Diagnostic, NotCompiled, Resources
 from gemm_lessons.engine.compiler.layouts import TypeLayout, read_layouts
-from gemm_lessons.engine.compiler.ptx_file import take
+from gemm_lessons.engine.compiler.ptx_file import take, with_cubin
 from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, find_gpu
 from gemm_lessons.engine.ptx.records import Kernel, KernelParameter, Variable
 from gemm_lessons.engine.records.findings import Finding
@@ -60,10 +61,17 @@ class KernelSource:
     defines: Mapping[str, str | int]
     include_dirs: Sequence[Path]
     options: Sequence[str]
+    cubin: bytes = b""  # which another compiler made of PTX
 
     def taken(self, arch: str) -> Compiled | NotCompiled:
-        """Compile the source; take PTX as it is."""
-        return take(self.text, **self._asked(arch))
+        """Compile the source; take PTX as it is. Raise ``ArgumentError`` if the cubin is of another kernel."""
+        found = take(self.text, **self._asked(arch))
+        if not self.cubin or isinstance(found, NotCompiled):
+            return found
+        try:
+            return with_cubin(found, self.cubin, [it.size for it in Simulator.parameters(found)])
+        except ValueError as reason:
+            raise ArgumentError(str(reason)) from None
 
     def compiled(self, arch: str) -> Compiled:
         """Return the compiled kernel. Raise ``CompileError``."""
@@ -77,7 +85,7 @@ class KernelSource:
         return read_layouts(self.text, **self._asked(arch))
 
     def _asked(self, arch: str) -> dict[str, Any]:
-        given = {it.name: getattr(self, it.name) for it in dataclasses.fields(self) if it.name != "text"}
+        given = {it.name: getattr(self, it.name) for it in dataclasses.fields(self) if it.name not in ("text", "cubin")}
         return {**given, "arch": arch}
 
 
@@ -90,6 +98,7 @@ def compile(
     include_dirs: Sequence[Path] = (),
     options: Sequence[str] = (),
     path: str = "kernel.cu",
+    cubin: bytes = b"",
 ) -> CompiledKernel:
     """Compile one kernel, to be launched as often as one likes.
 
@@ -97,12 +106,13 @@ def compile(
     ``entry`` is the kernel's name in the source, a template instance (``"tile<64, 8>"``), or its name in the PTX.
     ``arch`` is the GPU architecture to compile for, such as ``"sm_90"``. ``defines`` are macros, ``include_dirs``
     folders to search for ``#include``, ``options`` further options of NVRTC (``"-fmad=false"``). ``path`` names the
-    file in messages and line counts; its folder is searched for ``#include "..."`` first.
+    file in messages and line counts; its folder is searched for ``#include "..."`` first. ``cubin`` is the machine code
+    that another compiler made of ``source`` in PTX, for counters and estimates.
 
-    Raises ``CompileError`` for a source that does not compile, and ``KitError`` when the compiler is missing or does
-    not know ``arch`` or an option.
+    Raises ``CompileError`` for a source that does not compile, ``ValueError`` for a cubin of another kernel, and
+    ``KitError`` when the compiler is missing or does not know ``arch`` or an option.
     """
-    asked = KernelSource(source, entry, path, dict(defines or {}), tuple(include_dirs), tuple(options))
+    asked = KernelSource(source, entry, path, dict(defines or {}), tuple(include_dirs), tuple(options), cubin)
     return CompiledKernel(asked, asked.compiled(arch))
 
 
@@ -128,7 +138,7 @@ class CompiledKernel:
 
     @property
     def cubin(self) -> bytes:
-        """Return the kernel's machine code, an ELF file; empty for a source in PTX."""
+        """Return the kernel's machine code, an ELF file; empty for PTX without a cubin."""
         return self._compiled.cubin
 
     @property

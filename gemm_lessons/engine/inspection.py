@@ -43,7 +43,7 @@ from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.records.results import Launched
 from gemm_lessons.engine.semantics import table as semantics
-from gemm_lessons.engine.simulator import Setting, Simulator
+from gemm_lessons.engine.simulator import Disagreement, Setting, Simulator
 
 __all__ = ["ArgumentError", "Expectation", "InspectRequest", "Inspection", "as_json", "inspect"]
 
@@ -73,11 +73,14 @@ class InspectRequest:
     estimating: bool = True  # estimate its time
     recording: bool = False  # record the warps of the estimate's simulation
     options: tuple[str, ...] = ()  # of NVRTC
+    cubin: bytes = b""  # the machine code of PTX
 
     @property
     def kernel(self) -> KernelSource:
         """Return the source with what the compiler takes beside it."""
-        return KernelSource(self.source, self.entry, self.path, self.defines, self.include_dirs, self.options)
+        return KernelSource(
+            self.source, self.entry, self.path, self.defines, self.include_dirs, self.options, self.cubin
+        )
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,12 @@ def _inspect(request: InspectRequest) -> Inspection:
     arrays = given.arrays
     expectation = Expectation.parse(request.expect, given) if request.expect else None
     before = {name: array.copy() for name, array in arrays.items()}
-    launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
+    try:
+        launched = device.launch(compiled, request.grid, given.arguments, given.symbols)
+    except Disagreement as found:
+        if not request.cubin:
+            raise
+        raise ArgumentError(f"{request.path} and its cubin are of different sources: {found.what}") from None
     unwritten = {name: count for name, count in launched.unstored.items() if name in given.blank}
     error = tolerance = None
     if expectation is not None and launched.fault is None:

@@ -11,7 +11,7 @@
 - ``device_part``: files with code of the host, and libraries
 - ``source``, ``tokens``, ``includes``, ``whole_file``, ``local_bounds``: the source as text
 - ``diagnostics``, ``ptxas``: the compiler's log; ``layouts``: fields of structs
-- ``elf``, ``sass``: the cubin, and its disassembly; ``joined_cubins``: that of several in one call
+- ``elf``, ``cubin``, ``sass``: the cubin, its data, and its disassembly; ``joined_cubins``: that of several in one call
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,5 @@
-"""Take PTX of another compiler as ``Compiled``, unchanged. There is no assembler here, so it has no machine code.
+"""Take PTX of another compiler as ``Compiled``, unchanged. There is no assembler here: its machine code is that of a
+cubin, which the other compiler made of it, or there is none.
 
 PTX without a line table gets one with the lines of the PTX file itself.
 """
@@ -6,9 +7,12 @@ PTX without a line table gets one with the lines of the PTX file itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from gemm_lessons.engine.compiler import cubin, elf
 from gemm_lessons.engine.compiler.compile import (
     Compiled,
     Diagnostic,
@@ -52,6 +56,32 @@ def read_ptx(ptx: str, path: str, entry: str) -> Compiled | NotCompiled:
         compiler="",
         shared_layout=layout,
     )
+
+
+def with_cubin(compiled: Compiled, data: bytes, sizes: Sequence[int]) -> Compiled:
+    """Return a kernel of a PTX file with the machine code in a cubin. ``sizes``: bytes of its parameters. Raise
+    ``ValueError`` if the cubin is of another kernel."""
+    path, entry = compiled.path, compiled.entry
+    try:
+        parts = elf.sections(data)
+    except (ValueError, IndexError, struct.error):
+        raise ValueError("the file given as cubin is none: it is not a 64-bit ELF file") from None
+    code = [part.name.removeprefix(".text.") for part in parts if part.name.startswith(".text.")]
+    if entry not in code:
+        raise ValueError(f"the cubin is not of {path}: it has no kernel {entry}, only {', '.join(code) or 'none'}")
+    if (arch := f"sm_{cubin.architecture(data)}") != compiled.arch.rstrip("af"):
+        raise ValueError(f"the cubin is not of {path}: it is for {arch}, the PTX for {compiled.arch}")
+    if (found := cubin.parameter_sizes(parts, entry)) != tuple(sizes):
+        raise ValueError(
+            f"the cubin is not of {path}: its parameters have {_listed(found)} bytes, those of the PTX {_listed(sizes)}"
+        )
+    registers, stack = (cubin.of_thread(parts, entry, it) for it in (cubin.REGISTERS, cubin.FRAME))
+    resources = replace(compiled.resources, registers=registers, stack_bytes=stack)
+    return replace(compiled, cubin=data, resources=resources)
+
+
+def _listed(sizes: Sequence[int]) -> str:
+    return ", ".join(map(str, sizes)) or "no"
 
 
 def _with_lines(ptx: str, path: str) -> Iterator[str]:

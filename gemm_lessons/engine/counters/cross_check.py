@@ -42,7 +42,7 @@ class Disagreement(KitError):
             f"the simulator contradicts itself, so there is no verdict: {what}{place}. "
             "This is a fault of gemm-lessons, not of the kernel; please report it together with the kernel"
         )
-        self.line = line
+        self.what, self.line = what + place, line
 
 
 @dataclass

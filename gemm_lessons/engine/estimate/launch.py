@@ -39,7 +39,7 @@ from gemm_lessons.engine.estimate.recording import Recording, record
 from gemm_lessons.engine.estimate.timeline import Played, play, uneven
 from gemm_lessons.engine.estimate.traffic import LaunchBytes, Levels, levels_of
 from gemm_lessons.engine.hardware.occupancy import Occupancy, occupancy_of
-from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
+from gemm_lessons.engine.hardware.sheets import GpuSpec, buildable, pipes_of
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.errors import UnknownArchitecture
@@ -159,7 +159,9 @@ class PreparedLaunch:
         """Return how many blocks fit on a multiprocessor. Obstacles known before tracing are found here."""
         gpu, kernel = self.gpu, self.kernel
         if not self.compiled.cubin:
-            raise NotEstimated("PTX of another compiler comes without machine code; pass CUDA C++")
+            raise NotEstimated("PTX comes without machine code; pass CUDA C++, or the PTX with its cubin")
+        if (needed := buildable(gpu.arch)) != self.compiled.arch.rstrip("af"):
+            raise NotEstimated(f"its machine code is for {self.compiled.arch}, and {gpu.name} needs {needed}")
         if not gpu.sms_for(self.cluster):
             raise NotEstimated(f"{gpu.name} has no clusters of {self.cluster} blocks")
         if synchronising_accesses.spins_on_memory(kernel):

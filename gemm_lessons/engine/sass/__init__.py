@@ -15,7 +15,7 @@ not guess which PTX instruction became which machine instruction: it computes th
 predicates and branches. It skips all other instructions (most of a GEMM), so it is fast. After ``Uncountable`` the
 counts on PTX are used instead, marked as inexact.
 
-- ``operands``, ``cubin``: disassembly and cubin as typed records; ``flow``: reads and writes of each instruction
+- ``operands``: disassembly as typed records; ``flow``: reads and writes of each instruction
 - ``planning``: the instructions to execute, by ``slicing``, with ``divisions`` abbreviated; what depends on the sums of
   tensor cores
 - ``walker``: executes and counts: ``lanes``, their ``divergence``, and the ``control_flow`` between basic blocks
@@ -36,7 +36,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from gemm_lessons.engine.compiler import cache as compile_cache
-from gemm_lessons.engine.compiler import derived, elf, nvrtc
+from gemm_lessons.engine.compiler import cubin, derived, elf, nvrtc
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
 from gemm_lessons.engine.machine.memory import GlobalMemory, shared_origin
@@ -45,7 +45,6 @@ from gemm_lessons.engine.records import on_first_use
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TensorMap
-from gemm_lessons.engine.sass import cubin
 from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slow_paths
 from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.lanes import launch_constants

@@ -1,4 +1,4 @@
-"""Data of a cubin besides its code: the offset of the parameters in constant bank 0, and the other constant banks."""
+"""Data of a cubin besides its code: parameters and where they are, other constant banks, registers, architecture."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from gemm_lessons.engine.records.frozen import dataclass
 # NVIDIA's attribute number for "parameters in the constant bank" (EIATTR_PARAM_CBANK of .nv.info): symbol, u16 offset,
 # u16 size; and the format number of attributes that carry a size.
 PARAMETER_BANK = 0x0A
-PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset among the parameters
+PARAMETER = 0x17  # EIATTR_KPARAM_INFO: number, ordinal, offset among the parameters, size in the bits from 18 on
+REGISTERS = 0x2F  # EIATTR_REGCOUNT: symbol of the kernel, registers of a thread
+FRAME = 0x11  # EIATTR_FRAME_SIZE: symbol of the kernel, bytes of a thread's stack
 SIZED = 0x04
 BANK = ".nv.constant"
+VERSION_2 = 8  # of the ELF file, with another layout of flags
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
@@ -40,6 +43,26 @@ def parameter_places(parts: list[Section], entry: str) -> tuple[int, ...]:
     bank, where the parameters do not begin at a multiple of 64. So a tensor map is at another offset than in PTX."""
     infos = (struct.unpack_from("<HH", data, 4) for key, data in _of_kernel(parts, entry) if key == PARAMETER)
     return tuple(place for _, place in sorted(infos))
+
+
+def parameter_sizes(parts: list[Section], entry: str) -> tuple[int, ...]:
+    """Return the bytes of each parameter."""
+    infos = (struct.unpack_from("<HHI", data, 4) for key, data in _of_kernel(parts, entry) if key == PARAMETER)
+    return tuple(bits >> 18 for _, _, bits in sorted(infos))
+
+
+def of_thread(parts: list[Section], entry: str, attribute: int) -> int:
+    """Return ``REGISTERS`` or ``FRAME`` of a kernel."""
+    number = [symbol.name for symbol in symbols(parts)].index(entry)
+    info = next((part.data for part in parts if part.name == ".nv.info"), b"")
+    given = (struct.unpack_from("<II", data) for key, data in _attributes(info) if key == attribute)
+    return next((int(value) for symbol, value in given if symbol == number), 0)
+
+
+def architecture(cubin: bytes) -> int:
+    """Return the architecture: 90 for ``sm_90a``. Source: LLVM's ELF.h, ``EF_CUDA_SM``, of both versions."""
+    flags = int(struct.unpack_from("<I", cubin, 0x30)[0])
+    return (flags >> 8 if cubin[8] >= VERSION_2 else flags) & 0xFF
 
 
 def _of_kernel(parts: list[Section], entry: str) -> Iterator[tuple[int, bytes]]:
