@@ -202,7 +202,7 @@ def test_a_barrier_opens_when_the_last_other_warp_ends() -> None:
 
 
 REFUSED = {
-    "PTX": (None, "PTX of another compiler comes without machine code"),
+    "PTX": (None, "PTX comes without machine code"),
     "rates": (
         HEAD + "__shared__ alignas(16) float s[64]; asm volatile(\"cp.async.bulk.global.shared::cta.bulk_group [%0],"
         ' [%1], 256;" :: "l"(y), "r"((unsigned)__cvta_generic_to_shared(s)) : "memory"); }',
