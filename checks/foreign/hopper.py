@@ -46,11 +46,10 @@ SHORT = {metric: short for short, metric in (*COMPARED.items(), *BOXES.items())}
 LIST = Path(__file__).with_name("hopper.md")
 HEAD = """\
 Written by `python -m checks.foreign.hopper LAUNCHES.toml RESULTS.json --write`, whose help says what the files hold.
-Sources are as published at the commits below, compiled for sm_90a. error: of the answer beside NumPy's in float64,
-relative, in the Frobenius norm; the rounding of C in bfloat16 alone is 0.0017, in halves 0.0002. answer of an H200: bit
-by bit. Those of attention differed in last places (43 of 98,304 elements of the first) when `ex2.approx` was only near
-here; it is an H200's now, and they were not compared again. findings: all but notes, with file and line. counters: of
-those that `checks.counters.readings` compares, beside Nsight Compute's; marked are those that a run says may differ."""
+Sources are as published at the commits below, compiled for sm_90a; Triton's with the cubin that it made. error: of the
+answer beside NumPy's in float64, relative, in the Frobenius norm; the rounding of C in bfloat16 alone is 0.0017, in
+halves 0.0002. answer of an H200: bit by bit. findings: all but notes, with file and line. counters: of those that
+`checks.counters.readings` compares, beside Nsight Compute's; marked are those that a run says may differ."""
 
 
 @dataclass(frozen=True)

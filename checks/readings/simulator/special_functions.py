@@ -6,8 +6,7 @@
 
 Each segment of a table is a parabola over truncated squares, cut off to whole numbers. Least squares find its two upper
 coefficients, whole numbers of 2**-17 units; the interval that all results leave to the lowest is not empty only if
-the form is right. Not asked in one piece yet is the part ``rest`` of tanh: the coefficients of its three octaves follow
-from all results in one of them, and from 4,704 and 19,911 in the others, so they have no hash.
+the form is right.
 """
 
 from __future__ import annotations
