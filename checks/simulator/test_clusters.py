@@ -130,6 +130,56 @@ def test_what_orders_blocks_of_a_cluster(run: Run, source: str, edits: Any, foun
     assert all(it.line and it.message for it in launched.findings)
 
 
+EXCHANGE = (
+    CLUSTER_HEAD
+    + """
+extern "C" __global__ void __cluster_dims__(2) k(const float *x, float *y, int turns)
+{
+    __shared__ float parts[2][2];
+    __shared__ alignas(8) u64 came[2];
+    const int t = threadIdx.x;
+    if (t < 2) { init(&came[t], 1); made(); }
+    cluster_sync();
+    for (int turn = 0; turn < turns; ++turn) {
+        const int slot = turn % 2;
+        if (t == 0) expect(&came[slot], 8);
+        if (t < 2) // the sum of turn - 1 was read before: whoever sees this sent may send into that slot
+            asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
+                :: "r"(at(&parts[slot][rank()], t)), "r"(__float_as_uint(x[blockIdx.x] + turn)), "r"(at(&came[slot], t))
+                : "memory");
+        wait_cluster(&came[slot], turn / 2 % 2);
+        y[(turn * gridDim.x + blockIdx.x) * 64 + t] = parts[slot][0] + parts[slot][1];
+        __syncthreads(); // all have read
+    }
+    cluster_sync();
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (("", ""), None),
+        (("__syncthreads(); // all have read", ""), ("race", "shared cluster")),
+        (("parts[2][2]", "parts[1][2]"), ("race", "shared cluster")),
+    ],
+)
+def test_an_asynchronous_store_releases_what_its_thread_did_before(run: Run, edit: Any, found: Any) -> None:
+    """Its complete-tx has release semantics, and unlike that of bulk copies, no exception: PTX ISA 9.7.9.12, 8.9.1.1."""
+    source = changed(EXCHANGE, edit)
+    if "parts[1]" in source:
+        source = source.replace("parts[slot]", "parts[0]")
+    x, y = np.arange(4, dtype=np.float32), np.zeros((6, 4, 64), np.float32)
+    launched = run(source, 4, 64, [x, y, 6])
+    if found is None:
+        pairs = x.reshape(2, 2).sum(axis=1).repeat(2)
+        assert np.array_equal(y, np.broadcast_to((pairs + 2 * np.arange(6)[:, None])[:, :, None], y.shape))
+        assert not serious(launched), launched.findings
+    else:
+        assert found in serious(launched), launched.findings
+
+
 @pytest.mark.parametrize(("body", "count", "got", "box"), FORM_CASES)
 def test_forms(run: Run, body: str, count: int, got: Any, box: Any) -> None:
     """``count`` -1: the body's own arrival ends the phase; 0: one more arrival does."""

@@ -180,7 +180,7 @@ class GlobalRaces:
         """Note which blocks arrive at mbarriers or the barrier of their cluster, or see a phase complete."""
         self._time += 1
         for block in batch.numbers[np.unique(mark.lanes // self._padded)].tolist():
-            if mark.kind == "arrive":
+            if mark.kind in ("arrive", "sent"):
                 self._phases.released.setdefault(block, []).append(self._time)
             elif mark.kind == "wait":
                 self._phases.acquired[block] = self._time

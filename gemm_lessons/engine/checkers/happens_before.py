@@ -82,7 +82,7 @@ class HappensBefore:
             np.copyto(known, np.maximum(known, most.repeat(self.padded, axis=1)), where=lanes)
 
     def phase(self, mark: Phase) -> None:
-        """Release at an arrival at an mbarrier; acquire when a phase is seen to complete."""
+        """Release at an arrival at an mbarrier, or bytes sent to it; acquire when a phase is seen to complete."""
         cluster = mark.lanes // self.together
         for offset in np.unique(mark.offsets).tolist():
             here = mark.offsets == offset
@@ -92,7 +92,7 @@ class HappensBefore:
                 own[lanes] = np.maximum(own[lanes], phases + 1)
             known, slots = self.clocks, first + phases % RECENT
             released = self._released.get(offset)
-            if mark.kind == "arrive":
+            if mark.kind in ("arrive", "sent"):
                 if released is None:
                     released = np.zeros((0, self.clusters * RECENT), np.int32)
                 released = self._released[offset] = _with_rows(released, len(known))
@@ -102,7 +102,7 @@ class HappensBefore:
                 for slot in np.unique(slots).tolist():
                     most = given[:, slots == slot].max(axis=1)
                     released[: len(known), slot] = np.maximum(released[: len(known), slot], most)
-            elif released is not None:
+            elif mark.kind == "wait" and released is not None:
                 known = known[: len(released)]
                 clocks = np.where(phases >= 0, released[: len(known), slots], 0)
                 known[:, lanes] = np.maximum(known[:, lanes], clocks)

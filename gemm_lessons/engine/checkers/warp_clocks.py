@@ -92,8 +92,8 @@ class WarpClocks:
                 clocks[warp, warp % self.peers] = own[warp] - 1
 
     def phase(self, mark: Phase) -> None:
-        """Release at an arrival; acquire the clocks of all arrivals when a phase is seen to complete."""
-        if mark.kind not in ("arrive", "wait"):
+        """Release at an arrival, or bytes sent; acquire the clocks of these when a phase is seen to complete."""
+        if mark.kind not in ("arrive", "sent", "wait"):
             return
         here = mark.lanes < self._blocks * self._padded
         warp = mark.lanes[here] // WARP
@@ -113,7 +113,7 @@ class WarpClocks:
             known = clocks[one].copy()
             known[one % self.peers] = own[one]
             self._phases[key] = np.maximum(released, known)
-        if mark.kind == "arrive":  # which orders nothing between the lanes of the warp
+        if mark.kind != "wait":  # an arrival orders nothing between the lanes of the warp
             own[sorted({one for _, _, one in meetings})] += 1
         elif self._cluster > 1:
             met = warp[mark.offsets[here] == CLUSTER]

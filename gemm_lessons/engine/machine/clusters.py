@@ -1,7 +1,8 @@
 """Blocks of a cluster: stores to each other's shared memory, and their barrier.
 
 ``st.async`` and ``red.async`` report to an mbarrier of the other block. The value is stored at once, but the report
-happens only when no lane can run without it, as for a bulk copy (``bulk.py``).
+happens only when no lane can run without it, as for a bulk copy (``bulk.py``). It releases what the thread did before,
+at the scope of the cluster; that of a bulk copy does not (8.9.1.1).
 
 ``barrier.cluster``: the threads of a cluster arrive, and later wait for the others to have arrived. Ended threads count
 as arrived. A thread arrives, waits, arrives, and so on; anything else is undefined, and a fault here. An arrival
@@ -75,7 +76,10 @@ def bind_async_store(binding: Binding) -> Callable[[], None]:
                 view[first + number] = values
             else:
                 updates.apply(view, first, [values])
-        report(state, barriers, lanes, barriers.of(lanes), size)
+        cell = barriers.of(lanes)
+        report(state, barriers, lanes, cell, size)
+        phases = state.phases.phase[cell]
+        state.trace.append(Phase("sent", lanes, barriers.offsets(cell), phases, state.lanes, line_of(instruction)))
 
     return run
 
