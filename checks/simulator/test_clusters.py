@@ -166,7 +166,7 @@ extern "C" __global__ void __cluster_dims__(2) k(const float *x, float *y, int t
     ],
 )
 def test_an_asynchronous_store_releases_what_its_thread_did_before(run: Run, edit: Any, found: Any) -> None:
-    """Its complete-tx has release semantics, and unlike that of bulk copies, no exception: PTX ISA 9.7.9.12, 8.9.1.1."""
+    """Its complete-tx has release semantics (PTX ISA 9.7.9.12); 8.9.1.1 excepts bulk copies from it alone."""
     source = changed(EXCHANGE, edit)
     if "parts[1]" in source:
         source = source.replace("parts[slot]", "parts[0]")
