@@ -173,7 +173,7 @@ class Phase:
     count from the first block of the lanes' cluster; windows of its blocks follow one another. ``CLUSTER``: the barrier
     of the cluster.
 
-    init: they initialise them. arrive: they arrive in ``phases`` (n,). sent: they issue reports of bytes in these. wait:
+    init: they initialise them. arrive: they arrive in ``phases`` (n,). sent: they send bytes to these. wait:
     they have seen ``phases`` complete (-1: the phase before the first). vain: they have seen that ``phases`` are not
     complete. copies: ``phases`` complete only after all copies that these lanes have issued by ``cp.async`` have
     arrived. ``total``: lanes of a batch.
