@@ -29,7 +29,7 @@ from gemm_lessons.engine.records.results import Counters, LineCount
 from gemm_lessons.engine.simulator import Simulator
 from gemm_lessons.gemm.shapes import Shape
 from gemm_lessons.gemm.time_model import Estimate
-from gemm_lessons.judging.advice import advice
+from gemm_lessons.judging.advice import advice, remedy
 from gemm_lessons.judging.evidence import Built, Checked, Evidence, ShapeResult
 from gemm_lessons.judging.hints import COALESCING, CONFLICTS, LIMITS, SHOWN, hints_for
 from gemm_lessons.judging.unfinished import sentence
@@ -40,7 +40,7 @@ from .findings import access, race
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 SIZE = Shape(4096, 4096, 4096)
-KINDS, CAUSES, BYTES, ENDS, RULES = map(advice, ("kinds", "causes", "bytes", "ends", "rules"))
+KINDS, CAUSES, BYTES, ENDS = map(advice, ("kinds", "causes", "bytes", "ends"))
 
 
 def facts(**changes: Any) -> Evidence:
@@ -187,7 +187,7 @@ def test_a_hang_gets_the_remedy_of_its_barrier(wait: str, at_mbarrier: bool) -> 
     found = simulate(source, "k", 1, 64, [np.zeros(64, np.int32)], include_dirs=[LESSONS / "common"]).fault
     assert found is not None
     assert (ENDS["cause count"] in said(findings=[found])) == at_mbarrier
-    assert (RULES["of_a_count"] in said(findings=[found])) != at_mbarrier
+    assert (remedy("of_a_count") in said(findings=[found])) != at_mbarrier
     todo, open_ = "    // TODO(1): arrive.\n", "TODO(1) in line 1 is still open, and the phase"
     assert (open_ in said(findings=[found], source=todo, stub=todo)) == at_mbarrier
     assert open_ not in said(findings=[found], source=todo + "    arrive(full);\n", stub=todo)
@@ -596,8 +596,8 @@ def test_a_hang_that_lacks_bytes_asks_for_the_mask_of_a_multicast() -> None:
     it = found.facts.waiting[0]
     for case, lacks in (("cause too few bytes", True), ("cause no copy", True), ("cause count", False)):
         hang = replace(found, facts=replace(found.facts, cause=Cause(case, it.mbarrier, it.who, 0)))
-        assert (RULES["left_out"] in said(findings=[hang], source="share_box(x);")) == lacks
-        assert RULES["left_out"] not in said(findings=[hang], source="copy_box(x); // not share_box")
+        assert (remedy("left_out") in said(findings=[hang], source="share_box(x);")) == lacks
+        assert remedy("left_out") not in said(findings=[hang], source="copy_box(x); // not share_box")
 
 
 def test_a_hang_blames_an_open_todo_only_where_a_step_may_be_missing() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gemm_lessons.engine import Finding
 from gemm_lessons.engine.records import Coordinates, PastAll, PastEnd, Stopped
 from gemm_lessons.gemm import Shape
-from gemm_lessons.judging.advice import advice
+from gemm_lessons.judging.advice import advice, remedy
 from gemm_lessons.judging.evidence import Evidence
 from gemm_lessons.judging.verdict import Faulted, WrongAnswer
 
@@ -33,7 +33,7 @@ def wrong_lane(facts: Evidence) -> str | None:
     found = re.search(r"\b(\w*lane\w*)\s*=\s*threadIdx\.x\s*;", facts.source)
     if found is None or "WM" not in facts.lesson.tile.defines or facts.checked.right:
         return None
-    return f"{found[1]} is threadIdx.x, which keeps counting in the next warp: a lane is 0 to 31, threadIdx.x % 32."
+    return remedy("wrong_lane", found=found)
 
 
 def lane(facts: Evidence, finding: Finding) -> str | None:
@@ -52,27 +52,21 @@ def one_owner(facts: Evidence, finding: Finding) -> str | None:
     if finding.effects == "shared copy copy":
         what += ", or maps two elements to one place, as a swizzle must not"
     one, other = (_shown(actor.thread) for actor in finding.actors)
-    return (
-        f"Several threads, such as {other} and {one}, store to the same element of {finding.array} in line "
-        f"{finding.line}: {what}. A barrier does not fix that."
-    )
+    return remedy("one_owner", finding=finding, one=one, other=other, what=what)
 
 
 def of_each_thread(facts: Evidence, finding: Finding) -> str | None:
     """Advise on an array that each thread has for itself, and that the block was perhaps to share."""
     if (finding.kind, finding.case) != ("uninitialised", "local"):
         return None
-    return (
-        "Without __shared__, every thread has its own array, which no other thread fills. If the block shares it, "
-        "declare it __shared__. Otherwise set each element before you read it."
-    )
+    return remedy("of_each_thread")
 
 
 def in_a_fragment(facts: Evidence, finding: Finding) -> str | None:
     """Advise on the memory that a fragment is loaded from: a wrong address or row distance, or an incomplete copy."""
     line = facts.quote(finding.line) if finding.line else ""
     if finding.kind == "unset" and "mma_sync" in line:
-        return "Registers hold old values: clear the accumulator fragment with fill_fragment before the loop."
+        return remedy("in_a_fragment")
     if finding.kind not in ("uninitialised", "out_of_array") or "load_matrix_sync" not in line:
         return None
     address = (
@@ -90,9 +84,9 @@ def scratch(facts: Evidence, finding: Finding) -> str | None:
     if layout is None or layout.role != "scratch":
         return None
     if (finding.kind, finding.effects) == ("race", "global store store"):
-        return f"Two threads write the same element of {name}: which term of its index should tell the two apart?"
+        return remedy("scratch_race", name=name)
     if finding.kind == "out_of_bounds":
-        return f"{name} has no partial tiles: its index is too large. Look at each term, and at what it counts."
+        return remedy("scratch_bounds", name=name)
     return None
 
 
@@ -100,10 +94,7 @@ def trapped(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a kernel that stops itself without a reason."""
     if (finding.kind, finding.case, finding.facts) != ("trap", "stop", Stopped()):
         return None
-    return (
-        "The compiler emits a trap where it sees a null pointer: can the pointer in this line be null? Test it before "
-        "you read it."
-    )
+    return remedy("trapped")
 
 
 def added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
@@ -112,10 +103,10 @@ def added_to_nothing(facts: Evidence, finding: Finding) -> str | None:
     if finding.kind != "uninitialised" or finding.array != answer:
         return None
     if "atomic" in facts.quote(finding.line or 0):
-        return f"An atomic adds to what {answer} holds, which is uninitialised: set it to 0 in an earlier launch."
+        return remedy("added_to_nothing_atomic", answer=answer)
     if facts.lesson.data.answer.role == "inout":
-        return f"beta is 0 there, and {answer} is uninitialised: read it only if beta is not 0, because 0 * NaN is NaN."
-    return f"{answer} is uninitialised before the kernel: store the sum (=) instead of adding to it (+=)."
+        return remedy("added_to_nothing_beta", answer=answer)
+    return remedy("added_to_nothing_sum", answer=answer)
 
 
 def not_filled_up(facts: Evidence, finding: Finding) -> str | None:
@@ -129,10 +120,7 @@ def not_filled_up(facts: Evidence, finding: Finding) -> str | None:
     wrong = [whole[it.shape] for it in facts.checked.shapes if it.kind != "passed" or it.findings]
     if not any(right) or any(wrong) or not wrong:
         return None
-    return (
-        "Only shapes with partial tiles are wrong: there the copy leaves elements of the tile unchanged. Store 0 for "
-        "elements outside the matrix: they add nothing to the sum."
-    )
+    return remedy("not_filled_up")
 
 
 def _is_whole(shape: Shape, sizes: Sequence[int]) -> bool:
@@ -181,7 +169,7 @@ def descriptor(facts: Evidence, finding: Finding) -> str | None:
     if not PRODUCT.search(facts.quote(finding.line)):
         return None
     if finding.kind == "out_of_bounds":
-        return advice("rules")["beyond_shared_memory"]
+        return remedy("beyond_shared_memory")
     return advice("cases")["descriptor empty"]
 
 
@@ -193,10 +181,7 @@ def into_the_next(facts: Evidence, finding: Finding) -> str | None:
     if hit is None or not hit.array or not finding.array:
         return None
     does = "reads" if finding.actors[0].effect == "load" else "writes"
-    return (
-        f"Line {finding.line} {does} past the end of {finding.array}, into {hit.array}: check the loop's bound and "
-        "step, and the order of the indices."
-    )
+    return remedy("into_the_next", does=does, finding=finding, hit=hit)
 
 
 def where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
@@ -207,9 +192,7 @@ def where_the_tile_starts(facts: Evidence, finding: Finding) -> str | None:
         return None
     if not re.search(rf"\b{name}(\[[^]]*\])?\[([^]]*\+ *)?k0( *\+[^]]*)?\]", facts.quote(finding.line or 0)):
         return None
-    return (
-        f"{name} holds one tile at a time: k0 counts along the matrix, k inside the tile. Leave k0 out of this index."
-    )
+    return remedy("where_the_tile_starts", name=name)
 
 
 def outside(facts: Evidence, finding: Finding) -> str | None:
@@ -226,11 +209,9 @@ def outside(facts: Evidence, finding: Finding) -> str | None:
     if pattern is not None and pattern.name == "partly_written" and "size" in pattern.facts:
         return "Does each guard compare a row with M, a column with N, and k with K?"
     if pattern is not None and pattern.name == "wrong_bound":
-        return "The bound of the loop over k causes this, on shapes where it exceeds K: a guard would only hide it."
+        return remedy("outside_loop")
     if finding.place is not None and finding.place.byte < 0:
-        return (
-            "The index is below 0 there, so no guard at the far edge helps: look at what is subtracted, and from what."
-        )
+        return remedy("outside_below")
     if finding.array and finding.array not in facts.lesson.data.by_name:
         return _shared_index(facts, finding)
     if not facts.lesson.data.multiplies:
@@ -239,24 +220,15 @@ def outside(facts: Evidence, finding: Finding) -> str | None:
     for size, promise in zip(("BM", "BN", "BK"), (promised.m, promised.n, promised.k), strict=True):
         tile = facts.lesson.tile.defines.get(size, 1)
         if promise > 1 and promise % tile:
-            return (
-                f"Tiles of {size} = {tile} do not fit a promise of {size[1]} = {promise} (multiple_of in lesson.toml): "
-                "the last tile is partial. Change both together."
-            )
+            return remedy("outside_promise", promise=promise, size=size, tile=tile)
     if finding.actors and finding.array in ("A", "B") and (beyond := _beyond_k(facts, finding)):
         return beyond
     if min(promised.m, promised.n, promised.k) > 1:
         if finding.array not in ("", "A", "B", "C") and "STAGES" in facts.lesson.tile.defines:
-            return (
-                "Every tile is whole in this lesson, so no row and no column needs a guard. If this line loads for a "
-                "later tile, test that there is one, below K. Otherwise the index itself is too large."
-            )
+            return remedy("outside_later_tile")
         return "Every tile is whole in this lesson, so no guard is missing: the index itself is too large."
     if facts.quote(finding.line or 0) in {line.strip() for line in facts.stub.text.splitlines()} - {""}:
-        return (
-            "This line is as the stub has it, so its values are wrong: follow its row, its column and its k back to "
-            "your lines. Which of them can lie outside the matrix?"
-        )
+        return remedy("outside_of_stub")
     return None
 
 
@@ -266,10 +238,7 @@ def between_accesses(facts: Evidence, finding: Finding) -> str | None:
     given = {line.strip() for line in facts.stub.text.splitlines()} - {""}
     if finding.kind != "misaligned" or wide < 2 or facts.quote(finding.line or 0) not in given:
         return None
-    text = (
-        f"This line is as the stub has it, so its index is wrong: an access of {wide} elements starts at a multiple of "
-        f"{wide}. Do your lines count in steps of {wide}?"
-    )
+    text = remedy("between_accesses", wide=wide)
     if any(re.search(r"\bmin *\(", line) for line in facts.source.splitlines() if line.strip() not in given):
         text += f" A min that clamps the index must stop {wide} before the end, not 1."
     return text
@@ -285,11 +254,8 @@ def _without_element(facts: Evidence, finding: Finding) -> str | None:
     there = facts.lesson.data.lay_out(shape.names, gap=0)[finding.array]
     threads, elements = grid.blocks * grid.threads, there.batch * there.rows * there.cols
     if threads <= elements:
-        return f"The launch has {threads:,} threads and {finding.array} {elements:,} elements: the index is too large."
-    return (
-        f"The launch has {threads:,} threads, {finding.array} {elements:,} elements, numbered from 0. A thread whose "
-        "element does not exist must neither read nor write: guard the access, with < and the number of elements."
-    )
+        return remedy("without_element_index", elements=elements, finding=finding, threads=threads)
+    return remedy("without_element_guard", elements=elements, finding=finding, threads=threads)
 
 
 def _shared_index(facts: Evidence, finding: Finding) -> str:
@@ -298,35 +264,24 @@ def _shared_index(facts: Evidence, finding: Finding) -> str:
     sizes = re.findall(r"\[([^\]]+)\]", declared[1]) if declared else []
     whole = f"{name}{''.join(f'[{size}]' for size in sizes)} is the block's own, so no guard is missing"
     if "BK" in sizes and any(actor.effect == "store" for actor in finding.actors) and len(sizes) > 1:
-        return (
-            f"{whole}: the index of size BK counts k inside the tile. Does each index of this write count what its "
-            "size says, and do the loop's bound and step fit?"
-        )
+        return remedy("shared_index_k", whole=whole)
     if "BK" in sizes:
-        return f"{whole}: does the loop over k end below BK? Then check the other index against its dimension."
+        return remedy("shared_index_other", whole=whole)
     return f"{name} belongs to the block: check each index against its dimensions, and their order."
 
 
 def _beyond_k(facts: Evidence, finding: Finding) -> str | None:
     """Advise on an index of A or B past the end, at a shape of whole tiles, where no row and no column is partial."""
     if twice := re.search(r"\b(\w+_tile)\([^;]*\b(block_row|block_col|k0)\b", facts.quote(finding.line or 0)):
-        return f"The view {twice[1]} starts at the block's tile already: count inside the tile, without {twice[2]}."
+        return remedy("beyond_k_view", twice=twice)
     verdict, tile = facts.checked.verdict, facts.lesson.tile.defines
     sizes = tuple(tile.get(name, 1) for name in ("BM", "BN", "BK"))
     if not isinstance(verdict, Faulted) or not _is_whole(verdict.shape, sizes):
         return None
     loop = "k0" if sizes[2] > 1 else "k"
     if "STAGES" in tile:
-        return (
-            f"At {verdict.shape} every tile is whole, so no row and no column is to blame. A copy is issued several "
-            "tiles ahead: is there a tile that far ahead, below K? Test this before each copy; then check which rows "
-            "a thread copies."
-        )
+        return remedy("beyond_k_ahead", verdict=verdict)
     bound = f"{loop} < K"
     if re.search(rf"\b{loop} \+= 2 \* BK\b", facts.source):
         bound += f", and {loop} + BK < K for the second tile of an iteration"
-    return (
-        f"At {verdict.shape} every tile is whole, so no guard is missing. Does k stay below K = {verdict.shape.k}? "
-        f"Check the bound of the loop over {loop} first ({bound}), then row and column, and the factor of the row: "
-        "a row of A has K elements, a row of B has N."
-    )
+    return remedy("beyond_k_loop", bound=bound, loop=loop, verdict=verdict)

@@ -24,3 +24,8 @@ def advice(section: str) -> Mapping[str, str]:
         kind, _, cases = key.partition(" ")
         found |= dict.fromkeys((f"{kind} {case}".strip() for case in cases.split(", ")), filled(text))
     return found
+
+
+def remedy(rule: str, **facts: object) -> str:
+    """Return the text of a rule, with its fields filled in."""
+    return advice("rules")[rule].format(**facts)

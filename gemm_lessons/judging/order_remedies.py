@@ -12,7 +12,7 @@ from gemm_lessons.engine import Finding
 from gemm_lessons.engine.compiler import Lexed, without_comments
 from gemm_lessons.engine.records import AtBarrier, AtMbarrier, Hang, InFlight, MbarrierMisuse
 from gemm_lessons.judging.access_remedies import ALIKE, PRODUCT, WORD
-from gemm_lessons.judging.advice import advice
+from gemm_lessons.judging.advice import advice, remedy
 from gemm_lessons.judging.evidence import Evidence
 
 ROLES = re.compile(r"\bgroup_barrier\b|\btma_store\.cuh|\bbar(?:rier)?\.sync\b")
@@ -57,10 +57,7 @@ def passed_by(facts: Evidence, finding: Finding) -> str | None:
     """Advise on threads that skip a barrier within an ``if`` and end, as if they had returned early."""
     if not exited(facts, finding):
         return None
-    return (
-        "This __syncthreads() is inside an if that some threads skip. Every thread of the block must reach it: move it "
-        "out of the if."
-    )
+    return remedy("passed_by")
 
 
 def in_a_branch(facts: Evidence, finding: Finding) -> str | None:
@@ -70,10 +67,7 @@ def in_a_branch(facts: Evidence, finding: Finding) -> str | None:
     lines = (finding.line, finding.other_line)
     within = [line for line in lines if line in _conditional_barriers(facts.source)]
     which = f"that in line {within[0]}" if len(within) == 1 else f"that in line {lines[0]} or that in line {lines[1]}"
-    return (
-        f"Every thread of the block must reach the same __syncthreads(): {which} is inside an if that some threads "
-        "skip. Move it out of the if."
-    )
+    return remedy("in_a_branch", which=which)
 
 
 def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
@@ -91,13 +85,9 @@ def wrong_buffer(facts: Evidence, finding: Finding) -> str | None:
     if barriers is None or barriers < tiles:
         return None
     if finding.effects in ALIKE:
-        return advice("rules")["two_stores"]
+        return remedy("two_stores")
     if "STAGES" in facts.lesson.tile.defines:
-        return (
-            "There is a barrier for every tile, and one more would only hide it: the stage is the wrong one. Read the "
-            "tile that was waited for last, and none after the last of K; copy to the stage of the previous tile, "
-            "which no thread reads any more."
-        )
+        return remedy("wrong_buffer")
     return (
         "There is a barrier for every tile, and one more would only hide it: the buffer is the wrong one. While one is "
         f"multiplied, only the other may be filled{' (1 - now)' if '1 - now' in facts.stub.text else ''}. The two swap "
@@ -122,11 +112,7 @@ def wrong_stage(facts: Evidence, finding: Finding) -> str | None:
     most = finding.facts.most if isinstance(finding.facts, InFlight) else None
     if finding.case == "waited too little" and (most is None or most >= enough):
         return None
-    return (
-        "C is wrong even if all copies arrive at once, so no wait cures this: the stage is the wrong one. An iteration "
-        "reads stage now, which advances by 1, and copies to the stage of the previous tile, "
-        "(now + STAGES - 1) % STAGES, which is free."
-    )
+    return remedy("wrong_stage")
 
 
 def has_buffers(facts: Evidence) -> bool:
@@ -145,20 +131,11 @@ def in_flight(facts: Evidence, finding: Finding) -> str | None:
     wait = "__pipeline_wait_prior(n)" if calls else "cp.async.wait_group n"
     commit = "__pipeline_commit()" if calls else "cp.async.commit_group"
     if finding.case == "never waited":
-        return (
-            "The thread has not waited since it issued this copy. Is the wait missing, or does the copy go to a "
-            "place that is still being read: the wrong stage?"
-        )
+        return remedy("in_flight_wait")
     if finding.case == "no group":
-        return (
-            f"The copy is in no group, so no wait counts it: end a group ({commit}) after the copies of each tile, in "
-            "every iteration."
-        )
+        return remedy("in_flight_group", commit=commit)
     if finding.case == "waited too little":
-        return (
-            f"No wait has covered it: {wait} leaves the n newest groups in flight. Does every iteration wait, is n "
-            "small enough, and does every iteration end a group, an empty one where nothing is left to copy?"
-        )
+        return remedy("in_flight_count", wait=wait)
     return None
 
 
@@ -171,7 +148,7 @@ def endless_phase(facts: Evidence, finding: Finding) -> str | None:
     met = {it.line for it in waiting if isinstance(it, AtBarrier) and it.case == "waiting here"
            and it.number == 0 and it.expected is None}  # fmt: skip
     if met and (not cycle or any(link.line in met for link in cycle)):
-        return advice("rules")["across_roles"]
+        return remedy("across_roles")
     cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
     if cause in advice("causes"):
         return advice("causes")[cause]
@@ -184,7 +161,7 @@ def endless_phase(facts: Evidence, finding: Finding) -> str | None:
         text = endless.get("cycle" if cycle and not cause else cause, endless[""])
         return " ".join((*(f"{todo}, and the phase may need that step." for todo in open_), text))
     lacks = cause in ("cause too few bytes", "cause no copy") and MULTICAST.search(without_comments(facts.source))
-    text = advice("rules")["left_out"] if lacks else of_bytes[cause]
+    text = remedy("left_out") if lacks else of_bytes[cause]
     return " ".join((text, *(f"{todo}." for todo in open_)))
 
 
@@ -192,22 +169,22 @@ def counted_barrier(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a hang at a barrier whose number of threads the kernel gives."""
     cause = finding.facts.cause.case if isinstance(finding.facts, Hang) and finding.facts.cause else ""
     counted = cause in ("cause never came", "cause came before", "cause barrier count")
-    return advice("rules")["of_a_count"] if counted else None
+    return remedy("of_a_count") if counted else None
 
 
 def among_roles(facts: Evidence, finding: Finding) -> str | None:
     """Advise on a missing barrier where roles have barriers of their own, or after mbarriers are made."""
     if (finding.kind, finding.case) == ("divergent_barrier", "places") and ROLES.search(without_comments(facts.source)):
-        return advice("rules")["several_places"]
+        return remedy("several_places")
     if finding.kind != "race" or not finding.effects.startswith("shared") or finding.effects in ALIKE:
         return None
     if finding.array and re.search(rf"\bBarrier\s[^;()]*\b{finding.array}\s*\[", facts.source):
-        return advice("rules")["after_init"]
+        return remedy("after_init")
     if not ROLES.search(without_comments(facts.source)):
         return None
     if "STAGES" in facts.lesson.tile.defines:
-        return advice("rules")["barrier_of_role"]
-    return None if wrong_buffer(facts, finding) else advice("rules")["barrier_of_branches"]
+        return remedy("barrier_of_role")
+    return None if wrong_buffer(facts, finding) else remedy("barrier_of_branches")
 
 
 def other_barriers(facts: Evidence, finding: Finding) -> str | None:
@@ -219,7 +196,7 @@ def other_barriers(facts: Evidence, finding: Finding) -> str | None:
     arrays = [name for name in named if re.search(rf"\bBarrier\s[^;()]*\b{name}\s*\[", facts.source)]
     if not hit or len(arrays) != 1 or arrays == [hit]:
         return None
-    return advice("rules")["other_array"].format(named=arrays[0], hit=hit)
+    return remedy("other_array", named=arrays[0], hit=hit)
 
 
 def refilled(facts: Evidence, finding: Finding) -> str | None:
@@ -227,10 +204,10 @@ def refilled(facts: Evidence, finding: Finding) -> str | None:
     cases = ("bulk load", "ended before")
     if finding.kind != "async_in_flight" or finding.case not in cases or not finding.actors:
         return None
-    return advice("rules")["refilled"] if finding.actors[-1].effect == "copy" else None
+    return remedy("refilled") if finding.actors[-1].effect == "copy" else None
 
 
 def added_to_no_sums(facts: Evidence, finding: Finding) -> str | None:
     """Advise on sums of products that start from registers without a value."""
     unset = finding.kind == "unset" and PRODUCT.search(without_comments(facts.source))
-    return advice("rules")["unset_sums"] if unset else None
+    return remedy("unset_sums") if unset else None

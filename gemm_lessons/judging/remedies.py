@@ -16,7 +16,7 @@ from gemm_lessons.engine.records import PastEnd
 from gemm_lessons.judging import access_remedies as access
 from gemm_lessons.judging import order_remedies as order
 from gemm_lessons.judging.access_remedies import ALIKE, OWN_ARRAYS, PRODUCT
-from gemm_lessons.judging.advice import advice
+from gemm_lessons.judging.advice import advice, remedy
 from gemm_lessons.judging.evidence import Checked, Evidence
 from gemm_lessons.judging.pattern import Pattern
 from gemm_lessons.judging.strides import wrong_stride, wrong_view
@@ -44,8 +44,7 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
     """Yield rank and text of a remedy for each kind of finding, at the first place it was found."""
     for wrong, rule in ((wrong_stride, "stride"), (wrong_view, "view")):
         if (it := wrong(facts)) is not None:
-            text = advice("rules")[rule].format(it=it)
-            yield 2, f"line {it.line}: wrong row distance. [{facts.quote(it.line)}] {text}"
+            yield 2, f"line {it.line}: wrong row distance. [{facts.quote(it.line)}] {remedy(rule, it=it)}"
             return
     said = set()
     findings = [it for it in facts.checked.findings if it.severity != "note" and it.kind in advice("kinds")]
@@ -64,9 +63,9 @@ def remedies(facts: Evidence) -> Iterator[tuple[float, str]]:
         special = next((found for rule in RULES if (found := rule(facts, finding))), None)
         cases, known = advice("cases"), (f"{finding.kind} {it}" for it in (finding.effects, finding.case))
         special = special or next((cases[it] for it in known if it in cases), None)
-        remedy = special or advice("kinds")[finding.kind]
+        text = special or advice("kinds")[finding.kind]
         rank = 2 if finding.severity == "error" else 4 if finding.kind in CAUSES else 5
-        yield rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {remedy}"
+        yield rank, f"{where}{finding.kind.replace('_', ' ')}.{quote} {text}"
 
 
 def _on_screen(facts: Evidence) -> Finding | None:
