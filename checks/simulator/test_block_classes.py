@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -164,6 +166,35 @@ def test_sizes_that_choose_a_function() -> None:
     source = functions + HEAD.replace("BODY", "int (*call)(int) = n % 50 == 47 ? f2 : f3; value = call(call(t));")
     code = Simulator().decisions(must_compile(source, arch=PLAIN_ARCH, assembled=False))
     assert code.rare_sizes({2: SIZES}, known=SIZES_SEEN) == (6,)
+
+
+BY_RUNNING = {  # what only a run shows; 97 alone is a prime above 90, and the one whose digits add up to 16
+    "a loop": "int prime = n > 90; for (int d = 2; d * d <= n; d++) if (n % d == 0) prime = 0; if (prime) value = 1;",
+    "a loop on digits": "int digits = 0; for (int i = n; i > 0; i /= 10) digits += i % 10; value += digits == 16;",
+    "a table that a loop fills": """volatile int here[128]; for (int i = 0; i < 128; i++) here[i] = i * i % 131;
+        if (here[n & 127] == 108) value = 1;""",
+    "a carry": """unsigned less, more, rest;
+        asm("sub.cc.u32 %1, %2, 97; subc.u32 %0, 0, 0;" : "=r"(less), "=r"(rest) : "r"(n));
+        asm("sub.cc.u32 %1, 97, %2; subc.u32 %0, 0, 0;" : "=r"(more), "=r"(rest) : "r"(n));
+        value = a[t] * (float)(1 - ((more | less) & 1));""",
+    "a factor without a comparison": "value = a[t] * (float)((unsigned)((n ^ 97) - 1) >> 31);",
+    "a loop and a shuffle": """int x = 1; for (int i = 0; i < n; i++) x = x * 5 % 97;
+        if (__shfl_sync(~0u, x, 1) == 5) value = 1;""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_RUNNING)
+def test_sizes_whose_outcome_only_a_run_shows(name: str) -> None:
+    compiled = must_compile(HEAD.replace("BODY", BY_RUNNING[name]), arch=PLAIN_ARCH, assembled=False)
+    run = partial(Simulator.of_sizes, compiled)
+    sizes = [3, 17, 40, 64, 80, 64, 97, 40, 24]
+    assert Simulator.decisions(compiled).rare_sizes({2: sizes}, known=SIZES_SEEN, run=run)[:1] == (6,)
+
+
+def test_what_threads_and_numbers_decide_is_not_run() -> None:
+    compiled = must_compile(HEAD.replace("BODY", "for (int i = t; i < n; i++) value += a[i] > 2;"), arch=PLAIN_ARCH)
+    run = partial(Simulator.of_sizes, compiled)
+    assert Simulator.decisions(compiled).rare_sizes({2: SIZES}, known=SIZES_SEEN, run=run) == ()
 
 
 def test_huge_sizes_are_tried_one_test_at_a_time() -> None:

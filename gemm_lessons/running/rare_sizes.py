@@ -17,6 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from gemm_lessons.course import Lesson, read_source, tile_sizes
@@ -123,7 +124,8 @@ def _chosen(
         sizes[at] = [it.layouts(plan.seed)[source].leading for it in known]
         sizes[at] += [dict(leading).get(source, max(astuple(shape))) for shape, leading in pairs]
     grids = [lesson.at(it).grids(it)[place] for it, _ in every_one] if code.reads_grid else []
-    chosen = code.rare_sizes(sizes, grids, len(known), lambda number: is_built(every_one[number]), together)
+    run = partial(plan.device.simulator.of_sizes, variant.code.counted[place])
+    chosen = code.rare_sizes(sizes, grids, len(known), lambda number: is_built(every_one[number]), together, run)
     return [every_one[number] for number in chosen]
 
 

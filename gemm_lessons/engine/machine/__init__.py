@@ -15,7 +15,8 @@ A lane is a thread of a batch: lane = block_in_batch * padded_threads + thread.
 
 - ``prepared``: a kernel as basic blocks and steps, made once for all launches; ``decode``: instructions as closures,
   bound once per launch
-- ``block_classes``: which blocks of a grid take the same branches, from the code alone
+- ``block_classes``: which blocks of a grid take the same branches, from the code alone; ``sizes_alone``: what a kernel
+  computes from sizes, in thousands of launches at once
 - ``machine``: a launch, batch by batch; ``state``: the arrays of one batch; ``executed``: how often each instruction
   was executed
 - ``memory`` with ``paging``, ``access``, ``transfers``, ``copies``, ``bulk``, ``atomics``: loads, stores, copies

@@ -14,16 +14,15 @@ a value with one computed from the block's index, the latter counts as the outco
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import combinations
 from math import prod
-from typing import TypeGuard
 
 import numpy as np
 
+from gemm_lessons.engine.machine.sizes_alone import FALSE, TRUE, carry_of, handed_on, results, sources, varying
 from gemm_lessons.engine.machine.special import cluster_of, clustered
 from gemm_lessons.engine.ptx.cfg import Block, read_by, reads, writers, writes
 from gemm_lessons.engine.ptx.records import (
@@ -52,8 +51,6 @@ DEEP = 150  # longest chain of registers from a decision back to the index: Pyth
 VALUES = 12  # outcomes of one decision, at most; with more, it changes from block to block, like an address
 CLASSES = 1 << 16  # classes of blocks, at most
 OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
-OF_A_GRID = ("%nctaid", "%ntid")  # the same in all threads of a launch
-SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%ntid", "%clock", "%smid")
 SHORTS = {"u16": 1 << 16, "b16": 1 << 16, "s16": 1 << 15}  # the numbers that are too large
 COMPARE = ("setp", "min", "max")  # decisions about sizes, with those that join predicates
 SHIFTS = ("shl", "shr")
@@ -71,8 +68,11 @@ COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 INTEGERS = tuple(f"{letter}{bits}" for letter in "usb" for bits in (8, 16, 32, 64))
 FLOATS = ("f16", "f32", "f64")
+POINTERS = ("b64", "u64", "s64")
 UNSIGNED = ("lo", "ls", "hi", "hs")
 BOTH = 2  # the outcome of a decision that may differ between threads of a block or iterations of a loop
+# Registers, sizes of launches -> what the registers are in all launches; none if that fails.
+SizesAlone = Callable[[Sequence[str], Mapping[str, Sequence[int]]], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -129,38 +129,27 @@ class CodeDecisions:
     def may_decide(self) -> tuple[Instruction, ...]:
         """Return the instructions that may be decisions: an operand may come from a block's index, without memory."""
         placed = {f"{name}.{axis}" for name in OF_A_BLOCK for axis in "xyz"}
-        handed = _handed_on(self.kernel)
-        others = [it for it in self.kernel.instructions if it.row.computes or it.index in handed]
+        given = sources(self.kernel)
+        others = [it for it in self.kernel.instructions if it.row.computes or it.index in given]
         before = len(others) + 1
         while len(others) < before:
             before, left, others = len(others), others, []
             for it in left:
-                if placed.isdisjoint(handed.get(it.index, reads(it))):
+                if placed.isdisjoint(given.get(it.index, reads(it))):
                     others.append(it)
                 else:
-                    placed |= writes(it)
+                    placed |= results(it)
         return tuple(it for it in self.kernel.instructions if it.opcode in DECIDE and not placed.isdisjoint(reads(it)))
 
     @cached_property
     def uniform_comparisons(self) -> tuple[Instruction, ...]:
         """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
         smaller or larger of two such values is a comparison, too, and so may be a load from such a place."""
-        of_threads = {it for it in read_by(self.kernel) if it.startswith(SPECIAL) and not it.startswith(OF_A_GRID)}
-        varies: set[str] = set()
-        handed = _handed_on(self.kernel)
-        code = self.kernel.instructions
-        uniform: Sequence[Instruction] = code
-        before = len(uniform) + 1
-        while len(uniform) < before:
-            before, others, uniform = len(uniform), uniform, []
-            for it in others:
-                if _is_uniform(it, of_threads, varies, handed):
-                    uniform.append(it)
-                else:
-                    varies |= writes(it)
+        varies, _ = varying(self.kernel)
         last = ("pred",)
+        code = self.kernel.instructions
         compare = (it for it in code if it.opcode in COMPARE or it.modifiers[-1:] == last or _looks_up(it))
-        found = (it for it in compare if varies.isdisjoint(reads(it)) and of_threads.isdisjoint(reads(it)))
+        found = (it for it in compare if varies.isdisjoint(reads(it)))
         return tuple(it for it in found if _looks_up(it) or any(isinstance(its, Register) for its in it.operands[1:3]))
 
     def placed(self, grid: Grid, arguments: Sequence[Argument]) -> tuple[PlacedDecision, ...]:
@@ -196,6 +185,7 @@ class CodeDecisions:
         known: int = 0,
         allowed: Callable[[int], bool] = lambda number: True,
         together: int = 3,
+        run: SizesAlone | None = None,
     ) -> tuple[int, ...]:
         """Return indices of launches in which new outcomes occur, the most important ones first.
 
@@ -203,7 +193,8 @@ class CodeDecisions:
         however many decisions lead to it; an outcome of a comparison of sizes, or of two tests for equality together;
         then of any two comparisons together, then of any three, if as many as that may be ``together``. The choice is
         greedy. ``sizes``: index of a parameter -> its value in each launch. ``grids``: of each launch, if the code
-        reads them. ``allowed``: tells whether a launch may be chosen.
+        reads them. ``allowed``: tells whether a launch may be chosen. ``run``: finds what loops, carries and memory
+        compute from sizes, in all launches.
         """
         by_name = {self.kernel.parameters[place].name: it for place, it in sizes.items()}
         for place, axis in enumerate("xyz") if grids else ():
@@ -214,6 +205,15 @@ class CodeDecisions:
         single: list[Array] = []
         equal: list[Array] = []
         settled: dict[bytes, Array] = {}
+
+        for name, found in self._computed(values, by_name, run).items() if run is not None else ():
+            names, kind = np.unique(found), self.kernel.registers[name]
+            if kind == "pred":
+                single += [found & it > 0 for it in (TRUE, FALSE)]
+                settled |= {} if TRUE | FALSE in names else {found.tobytes(): found == TRUE}
+            elif 1 < names.size <= (VALUES if kind[0] == "f" else 2):
+                single += [found == it for it in names]
+                settled |= {is_one.tobytes(): is_one for is_one in single[-names.size :]}
         for instruction in self.uniform_comparisons:
             outcomes = values.outcomes(instruction)
             if outcomes is not None and outcomes.size > 1:
@@ -232,6 +232,23 @@ class CodeDecisions:
             choice.cover(_together(several[:most], number))
         return tuple(choice.chosen)
 
+    def _computed(
+        self, values: _Evaluation, sizes: Mapping[str, Sequence[int]], run: SizesAlone
+    ) -> Mapping[str, Array]:
+        """Return registers and their values in all launches, as far as sizes decide them: tests that only a run shows,
+        which become known, and factors or summands of what differs between threads."""
+        kernel = self.kernel
+        _, known = varying(kernel, sizes)
+        loops = {it.guard.name for it in kernel.instructions if it.guard is not None and _leads_back(kernel, it)}
+        tests = {it.operands[0].name for it in known if it.opcode == "setp" and type(it.operands[0]) is Register}
+        factors, size = _read_by_others(kernel, known), len(next(iter(sizes.values())))
+        wanted = [*filter(values.is_open, sorted((tests - loops) | factors))]
+        found = {name: values.of(name, size) for name in sorted(factors.difference(wanted))}
+        found |= run(wanted, sizes) if wanted else {}
+        for name in tests & found.keys():
+            values.know(name, found[name])
+        return found
+
     def numbers_compared(self) -> tuple[int, ...]:
         """Return the numbers in the code from which the outcomes of uniform comparisons are computed: bounds,
         remainders and their divisors, factors, the powers of two of masks and shifts, and places in tables that differ
@@ -242,7 +259,10 @@ class CodeDecisions:
                 it.name for other in _computed_from(self.kernel, [load]) for it in other.operands if type(it) is Symbol
             }:
                 found |= _odd_places(_content(self.variables, name, load))
-        for instruction in _computed_from(self.kernel, self.uniform_comparisons):
+        known = varying(self.kernel)[1]
+        factors = _read_by_others(self.kernel, known)
+        last = [*self.uniform_comparisons, *(it for it in known if not factors.isdisjoint(writes(it)))]
+        for instruction in _computed_from(self.kernel, last):
             for operand in instruction.operands:
                 if isinstance(operand, Immediate):
                     value = abs(int(_whole(operand)))
@@ -285,60 +305,25 @@ class CodeDecisions:
         return any(name.startswith("%nctaid") for name in read_by(self.kernel))
 
 
+def _leads_back(kernel: Kernel, branch: Instruction) -> bool:
+    """Return whether an instruction is a branch to an earlier one."""
+    labels = (it.name for it in branch.operands if type(it) is Symbol)
+    return branch.opcode == "bra" and any(kernel.labels[it] <= branch.index for it in labels)
+
+
+def _read_by_others(kernel: Kernel, known: Sequence[Instruction]) -> set[str]:
+    """Return the registers that ``known`` instructions compute, each once, for computations by others; no pointers."""
+    its, defined = {it.index for it in known}, writers(kernel)
+    written = set[str]().union(*(writes(it) for it in known if it.opcode != "ld" or "param" not in it.modifiers))
+    others = (it for it in kernel.instructions if it.index not in its and it.row.computes)
+    found = {name for it in others for name in reads(it) & written if len(defined[name]) == 1}
+    return {name for name in found if kernel.registers[name] not in POINTERS}
+
+
 def _looks_up(instruction: Instruction) -> bool:
     """Return whether it may load from a table, at a place that is computed."""
     where = instruction.operands[1] if instruction.opcode == "ld" else None
     return isinstance(where, Address) and isinstance(where.base, Register) and "shared" not in instruction.modifiers
-
-
-def _handed_on(kernel: Kernel) -> Mapping[int, frozenset[str]]:
-    """Return the instructions (indices) whose result is another register, and which registers that may be: what a lane
-    hands on by a shuffle or a reduction, or those that are stored to the same variable in memory, also by atomics."""
-    places: dict[str, tuple[str, int]] = {}  # registers that hold an address -> (variable, offset)
-    stored: dict[tuple[str, int] | None, set[str]] = defaultdict(set)
-    loads: dict[int, tuple[str, int] | None] = {}
-    found = {}
-    several = {name for name, its in writers(kernel).items() if len(its) > 1}
-    for it in kernel.instructions:
-        target, *sources = it.operands or (None,)
-        if it.opcode in ("shfl", "redux") and isinstance(sources[0], Register):
-            found[it.index] = frozenset({sources[0].name})
-        elif it.opcode in ("mov", "cvta", "add") and isinstance(target, Register) and target.name not in several:
-            start, more = _place(places, sources[0]), sources[1:]
-            if start and all(isinstance(its, Immediate) for its in more):
-                places[target.name] = start[0], start[1] + sum(its.value for its in more if isinstance(its, Immediate))
-        elif it.opcode in ("st", "ld", "atom", "red") and (where := next(filter(_is_address, it.operands), None)):
-            at = _place(places, where.base)
-            at = at and (at[0], at[1] + where.offset)
-            after = it.operands[it.operands.index(where) + 1 :]
-            stored[at] |= {its.name for its in after if isinstance(its, Register)}
-            loads |= {it.index: at} if isinstance(target, Register) else {}
-    return found | {index: frozenset(stored[at]) for index, at in loads.items() if at and stored[at]}
-
-
-def _is_address(operand: Operand | None) -> TypeGuard[Address]:
-    return isinstance(operand, Address)
-
-
-def _place(places: Mapping[str, tuple[str, int]], operand: Operand | None) -> tuple[str, int] | None:
-    """Return the variable and offset of an address, where the code names the variable."""
-    if isinstance(operand, Symbol):
-        return operand.name, operand.offset
-    return places.get(operand.name) if isinstance(operand, Register) else None
-
-
-def _is_uniform(
-    instruction: Instruction, of_threads: set[str], varies: set[str], handed: Mapping[int, frozenset[str]]
-) -> bool:
-    """Return whether it loads a parameter, or computes without registers that may differ between threads."""
-    if instruction.index in handed:
-        return varies.isdisjoint(handed[instruction.index]) and of_threads.isdisjoint(handed[instruction.index])
-    read = reads(instruction)
-    if not varies.isdisjoint(read):
-        return False
-    if instruction.opcode == "ld":
-        return "param" in instruction.modifiers
-    return instruction.row.computes and of_threads.isdisjoint(read)
 
 
 def _whole(number: Immediate) -> float:
@@ -360,12 +345,13 @@ def _odd_places(table: Array | None) -> set[int]:
 
 def _computed_from(kernel: Kernel, last: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield instructions, and all those from which their values are computed."""
-    definitions, handed = writers(kernel), _handed_on(kernel)
+    definitions, given = writers(kernel), sources(kernel)
+    definitions |= {carry_of(it.index): [it] for it in kernel.instructions if "cc" in it.modifiers}
     waiting, seen = list(last), {it.index for it in last}
     while waiting:
         instruction = waiting.pop()
         yield instruction
-        names = handed.get(instruction.index, reads(instruction))
+        names = given.get(instruction.index, reads(instruction))
         for other in (it for name in names for it in definitions[name] if it.index not in seen):
             seen.add(other.index)
             waiting.append(other)
@@ -470,7 +456,7 @@ class _Evaluation:
         self._in_loops = {number for first, last in back for number in range(first, last + 1)}
         self._variables = {it.name for it in kernel.variables if it.space in ("shared", "local")}
         self._tables = code.variables
-        self._definitions, self._handed = writers(kernel), _handed_on(kernel)
+        self._definitions, self._handed = writers(kernel), handed_on(kernel)
         self._known: dict[str, Values | None] = {}
         self._open: set[str] = set()  # registers whose value is being computed; to need one again means a loop
         self._loops: set[str] = set()  # registers that a loop changes
@@ -493,6 +479,22 @@ class _Evaluation:
             base = self._of(address.base) if isinstance(address, Address) else None
             return _few(self._looked_up(instruction, base) or base) if base is not None and base.table else None
         return _few(self._of(instruction.operands[0])) if opcode == "brx" else None
+
+    def is_open(self, name: str) -> bool:
+        """Return whether a register's value is unknown, or changes in a loop."""
+        value = self._of(Register(name))
+        return value is None or value.moves or not value.is_exact
+
+    def of(self, name: str, number: int) -> Array:
+        """Return a known value in all launches, of which there are a ``number``."""
+        value = self._of(Register(name))
+        assert value is not None
+        return np.broadcast_to(value.low.reshape(-1), number)
+
+    def know(self, name: str, been: Array) -> None:
+        """Take what a predicate has been in all launches as its value."""
+        low = (been & TRUE).reshape(1, 1, -1)
+        self._known[name] = Values(low, low, moves=bool((been == TRUE | FALSE).any()))
 
     def reached(self) -> list[Array]:
         """Return by basic block in which launches it runs, as far as sizes decide branches: bool (1, 1, launches)."""
@@ -734,6 +736,8 @@ class _Evaluation:
         one, other = (self._of(it) for it in instruction.operands[1:3])
         if not isinstance(first, Register) or one is None or other is None:
             return None
+        if one.moves or other.moves:
+            return replace(_between(0, 1), moves=True)
         outcomes = self._compared(instruction, instruction.modifiers[0], instruction.modifiers[-1])
         if outcomes is None:
             return None

@@ -42,6 +42,7 @@ from gemm_lessons.engine.machine.machine import Machine, Setting, stopped
 from gemm_lessons.engine.machine.paging import OutOfPages
 from gemm_lessons.engine.machine.prepared import Program, prepare
 from gemm_lessons.engine.machine.product_tally import ProductTally
+from gemm_lessons.engine.machine.sizes_alone import THREADS, reduced, tables
 from gemm_lessons.engine.machine.special import clustered
 from gemm_lessons.engine.machine.spin_waits import MoreBlocks
 from gemm_lessons.engine.machine.state import Fault
@@ -101,6 +102,7 @@ __all__ = ["Disagreement", "Setting", "Simulator"]
 STOPPING = {"__pipeline_memcpy_async": "it copies 4, 8 or 16 bytes, and fills no more than those with zeros"}
 FOR_DEBUGGING = regex(r"^\s*\.target\s[^\n]*\bdebug\b", re.M)  # set by option -G: ptxas then contracts nothing
 WORD = regex(r"[\w$]+")  # a name in PTX
+SIZES_BUDGET = 60_000  # PTX instructions of a run for what sizes decide
 SAMPLE_BUDGET = 1 << 24  # PTX instructions of a batch of sampled blocks, whose K may be large
 MOST_OWNERS = 9 << 18  # threads of a launch, at most, whose stores are run: 65,536 rows of 32 columns, and some
 KNOWN = 64  # elements of each buffer that decide which block is tallied
@@ -395,6 +397,25 @@ class Simulator:
     def decisions(compiled: Compiled) -> CodeDecisions:
         """Return the decisions in the code, from which follow the blocks and sizes that are worth running."""
         return _program_of(compiled).decisions
+
+    @staticmethod
+    def of_sizes(compiled: Compiled, wanted: Sequence[str], sizes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
+        """Return what registers have been in launches with these sizes, by what the code computes from sizes alone;
+        none if that is impossible. ``sizes``: parameters and special registers -> their values in all launches."""
+        program, (given, found) = _program_of(compiled), tables(sizes, wanted)
+        buffers = [Buffer("sizes", given), Buffer("values", found, output=True)]
+        grid = Grid((len(given) // THREADS, 1, 1), (THREADS, 1, 1))
+        setting = Setting(counting=False, checking=False, budget=SIZES_BUDGET)
+        try:
+            alone = prepare(reduced(program.kernel, wanted, tuple(sizes)), program.variables)
+            machine = Machine(alone, grid, buffers, (), {}, setting)
+            with contextlib.suppress(Fault):  # those launches are known that were done before
+                machine.run()
+        except UnsupportedKernel:
+            return {}
+        machine.memory.write_back()
+        launches = len(next(iter(sizes.values())))
+        return {name: found[:launches, place] for place, name in enumerate(wanted)}
 
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
