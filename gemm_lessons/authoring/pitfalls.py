@@ -26,7 +26,7 @@ def edits_fit_the_solution(it: Candidate) -> Iterator[str]:
 def the_tool_prints_what_is_quoted(it: Candidate, numbers: bool = True) -> Iterator[str]:
     """Each line below ``<!-- pitfall: NAME -->`` is printed by a run of that pitfall; without ``numbers``, perhaps with
     others in it. ``...`` at a line's beginning or end marks what the quote omits."""
-    told = squeezed if numbers else lambda text: without_numbers(squeezed(text))
+    told = squeezed if numbers else lambda text: re.sub(r"\d[\d,.]*", "#", squeezed(text))
     it.disassemble_pitfalls({match[1]: None for match in QUOTE.finditer(it.text) if match[1] in it.pitfalls})
     for match in QUOTE.finditer(it.text):
         name, first = match[1], line_at(it.text, match.start(2))
@@ -46,11 +46,6 @@ def the_tool_prints_what_is_quoted(it: Candidate, numbers: bool = True) -> Itera
 def squeezed(text: str) -> str:
     """Remove white space, so that line breaks do not matter."""
     return re.sub(r"\s+", "", text)
-
-
-def without_numbers(text: str) -> str:
-    """Replace every number by #."""
-    return re.sub(r"\d[\d,.]*", "#", text)
 
 
 def bugs_can_be_found(it: Candidate) -> Iterator[str]:

@@ -346,10 +346,10 @@ def array_spec(name: str, text: str, names: Mapping[str, Number]) -> ArraySpec:
     if (options and not made) or (only_of_textures and made == "surface"):
         word = (only_of_textures or sorted(options))[0]
         raise ArgumentError(f"argument {name}: {word} is of a texture, as in texture {word} f32[H,W]")
-    if fields.get("object") == "texture" and fields.get("output"):
+    if made == "texture" and fields.get("output"):
         raise ArgumentError(f"argument {name}: kernels read textures; they write a surface, as in out surface f32[H,W]")
-    if fields.get("object") and (fields.get("view") or box):
-        raise ArgumentError(f"argument {name}: it is a {fields['object']}, or it is a view or has a box, not both")
+    if made and (fields.get("view") or box):
+        raise ArgumentError(f"argument {name}: it is a {made}, or it is a view or has a box, not both")
     if fields.get("view") and len(shape) != 2:
         raise ArgumentError(f"argument {name}: a view has two sizes, rows and columns")
     if fields.get("view") and box:
@@ -407,9 +407,7 @@ def _object(spec: ArraySpec, array: Array, parameter: KernelParameter) -> Argume
         raise ArgumentError(
             f"argument {spec.name} is a {spec.object}, an object of 8 bytes; the parameter has {parameter.size}"
         )
-    if spec.object == "texture":
-        return Texture(array, name=spec.name, **spec.options)
-    return Surface(array, name=spec.name, **spec.options)
+    return (Texture if spec.object == "texture" else Surface)(array, name=spec.name, **spec.options)
 
 
 @dataclass(frozen=True)
@@ -426,8 +424,7 @@ class _Referred:
         for leaf in found:
             if (spec := self.specs.get(leaf.name)) is None:
                 number = self.names.get(leaf.name)
-                pointed = self.pointer(leaf.name, leaf.value, leaf.type.size) if number is None else number
-                values[leaf.name] = pointed
+                values[leaf.name] = self.pointer(leaf.name, leaf.value, leaf.type.size) if number is None else number
             elif spec.box and is_tensor_map(leaf.value):
                 values[leaf.name] = self.tensor_map(spec)
             elif spec.view or not leaf.type.pointer:

@@ -488,8 +488,7 @@ def _cache_key(
     searched = (*folders, *cuda_folders)
     state = files_read.state_of(read, whole, name, searched, names) if read is not None else ()
     identity = [part for file in nvrtc.library_files(library) for part in (file.name, compile_cache.identity(file))]
-    texts = [part for file, content in included.items() for part in (names.of_any(str(file)), content)]
-    pairs = sorted(zip(texts[::2], texts[1::2], strict=True))
+    pairs = sorted((names.of_any(str(file)), content) for file, content in included.items())
     given = tools.renamed(arguments, names)
     counted = [str(len(it)) for it in (given, identity, names.nested)]
     return compile_cache.key_of(

@@ -390,7 +390,7 @@ class Machine:
                 if predicate[1]:
                     count = lanes - count
                 if 0 < count < lanes:
-                    return self._split(block, self._taken(number, self.alive))
+                    return self._proceed(block, self.alive)
                 if count == 0:
                     if block.fallthrough is None:
                         return self._end(self.alive)
@@ -509,17 +509,6 @@ class Machine:
             return active
         return active & (~predicate[0] if predicate[1] else predicate[0])
 
-    def _split(self, block: Block, taken: Array) -> int | None:
-        """Handle the branch or guarded exit at the end of ``block``, which only the lanes ``taken`` take."""
-        last = block.terminator
-        assert last is not None
-        stay = self.alive & ~taken
-        self._go(stay, block.fallthrough)
-        if last.opcode == "bra":
-            self._go(taken, block.targets[0])
-            return self._next()
-        return self._leave(block, last, taken)
-
     def _go(self, lanes: Array, target: int | None) -> None:
         if target is None:
             self._end(lanes)
@@ -554,7 +543,8 @@ class Machine:
                 self._go(lanes & (choice == case), target)
             return self._next()
         self._go(lanes, block.fallthrough)
-        return self._arrive(last, lanes)
+        self.barriers.arrive(last, lanes, self.alive)
+        return self._next()
 
     def _next(self) -> int | None:
         """Return the block to run next and set ``state.full``. Release barriers when no lane can run."""
@@ -577,10 +567,6 @@ class Machine:
             return number
 
     # -- barriers -----------------------------------------------------------------------------------------------------
-
-    def _arrive(self, barrier: Instruction, lanes: Array) -> int | None:
-        self.barriers.arrive(barrier, lanes, self.alive)
-        return self._next()
 
     def _release(self) -> None:
         """Release a complete barrier or, if none is complete, held lanes. Raise ``Fault`` if none can be released."""

@@ -61,7 +61,7 @@ class Printer:
         for address in np.unique(addresses).tolist():
             same = lanes[addresses == address]
             text = self._memory.text_at(address)
-            size = _size_of(text)
+            size = sum(8 * (1 + it[0].count("*")) for it in _directives(text))
             self._calls.append(Call(same, text, self._bytes(np.broadcast_to(arguments, state.lanes)[same], same, size)))
         self._waiting += len(lanes)
         if self._waiting > MAX_PENDING_CALLS:
@@ -178,11 +178,6 @@ def write_counts(result: Array, formats: Array, active: Array, text_at: Callable
     for address in np.unique(formats[active]).tolist():
         count = sum(1 + it[0].count("*") for it in _directives(text_at(address))) if address else -1
         result[active & (formats == address)] = count
-
-
-def _size_of(text: str) -> int:
-    """Return the largest number of bytes that the arguments of a format can take."""
-    return sum(8 * (1 + it[0].count("*")) for it in _directives(text))
 
 
 def _directives(text: str) -> Iterator[re.Match[str]]:

@@ -63,7 +63,14 @@ def bind_warp(binding: Binding) -> Callable[[], None]:
     if opcode == "redux" and modifiers[-1:] == ("f32",) and _number(state.target) < FIRST_REDUCED:
         raise unsupported(instruction, f"{state.target} has no")
     kind = modifiers[-1] if modifiers and modifiers[-1] in DTYPES else "b32"
-    codes = _operand_codes(opcode, kind)
+    codes = {  # of the source operands; the member mask is always last
+        "shfl": ("b32", "u32", "u32", "u32"),
+        "vote": ("pred", "u32"),
+        "match": (kind, "u32"),
+        "redux": (kind, "u32"),
+        "elect": ("u32",),
+        "activemask": (),
+    }[opcode]
     negated = opcode == "vote" and isinstance(arguments[0], PredicatePair) and arguments[0].negated
     if (
         compute is None
@@ -119,18 +126,6 @@ def _note_inactive_sources(state: State, instruction: Instruction, outside: Arra
     if instruction.index not in state.inactive_sources and outside.any():
         lane = int(outside.argmax())
         state.inactive_sources[instruction.index] = state.actor(lane, instruction), int(source.reshape(-1)[lane])
-
-
-def _operand_codes(opcode: str, kind: str) -> tuple[str, ...]:
-    """Return the dtype codes of the source operands; the member mask is always last."""
-    return {
-        "shfl": ("b32", "u32", "u32", "u32"),
-        "vote": ("pred", "u32"),
-        "match": (kind, "u32"),
-        "redux": (kind, "u32"),
-        "elect": ("u32",),
-        "activemask": (),
-    }[opcode]
 
 
 def _source_lane(mode: str, b: Array, c: Array) -> tuple[Array, Array]:

@@ -250,7 +250,11 @@ def _reads(d: Decoded) -> tuple[str, ...]:
     for position, operand in enumerate(d.operands[skip:]):
         if isinstance(operand, Memory):
             is_global = position > 0 if d.name in COPIES else MEMORY.get(d.name) in ("global", GENERIC)
-            names += _address_registers(operand, is_global)
+            names += [  # 64 bits of a global address, although compute capability 7.x names only the lower 32
+                name
+                for register in operand.registers
+                for name in operand_registers(register, 2 if is_global and not register.suffix else 1)
+            ]
             if d.name in MEMORY and d.name not in COPIES:
                 break  # the data follows the address
             continue
@@ -280,15 +284,6 @@ def signalled(d: Decoded) -> tuple[str, ...]:
 def dimensions(d: Decoded) -> int:
     """Return the number of coordinates of a box: 2 for ``UTMALDG.2D``."""
     return next((int(word[0]) for word in d.modifiers if re.fullmatch(r"[1-5]D", word)), 0)
-
-
-def _address_registers(memory: Memory, wide: bool) -> list[str]:
-    """Return the registers of an address. ``wide``: 64 bits, although compute capability 7.x names only the lower."""
-    return [
-        name
-        for register in memory.registers
-        for name in operand_registers(register, 2 if wide and not register.suffix else 1)
-    ]
 
 
 def stored(d: Decoded) -> tuple[str, ...]:

@@ -82,9 +82,8 @@ from gemm_lessons.engine.records.results import Counters, Launched, SampledBlock
 from gemm_lessons.engine.sass.walker import Watch
 from gemm_lessons.engine.second_opinion import agreement
 from gemm_lessons.engine.simulator.final_memory import FinalMemory, Loads, collect
-from gemm_lessons.engine.simulator.launch_limits import refusal
+from gemm_lessons.engine.simulator.launch_limits import as_unsupported, refusal
 from gemm_lessons.engine.simulator.owners import StoreOwners
-from gemm_lessons.engine.simulator.launch_limits import as_unsupported
 
 if TYPE_CHECKING:
     from gemm_lessons.engine.compiler.compile import Compiled
