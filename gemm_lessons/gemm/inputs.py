@@ -30,7 +30,7 @@ are not near the edges, so that a kernel that looks at the first numbers of a li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,68 +54,6 @@ LOOKED_AT = 256  # numbers of a line: a kernel may look at so many to learn how 
 LARGEST = 16  # so many values at either end of a byte's range count as largest
 
 
-def spread_exponents(
-    arrays: Mapping[str, Array],
-    layouts: Mapping[str, BufferLayout],
-    product: Product,
-    random: np.random.Generator,
-    rare: bool = False,
-) -> None:
-    """Change ``arrays``, as stored, in place. ``rare``: include the rare inputs of hidden shapes."""
-    a, b = _factors(arrays, layouts, product)
-    if layouts[product.left].element.is_float:
-        _exponents(arrays, layouts, product, (a, b), random, rare)
-        for matrix in (a, b):
-            _zeros(matrix, random)
-        for name, lines in ((product.left, a), (product.right, b.swapaxes(-1, -2))) if rare else ():
-            if layouts[name].range is not None and lines.dtype.kind == "f":
-                _of_one_sign(lines, random)
-        if rare and a.shape[-1] > LOOKED_AT:
-            _begin_with_zeros(a, random)
-            _begin_with_zeros(b.swapaxes(-1, -2), random)
-    else:
-        _large(a, random)
-        _large(b.swapaxes(-1, -2), random)
-    for name, matrix in ((product.left, a), (product.right, b)) if rare else ():
-        _simplest(layouts[name].element, matrix, random)
-
-
-def make_alike(
-    arrays: Mapping[str, Array],
-    layouts: Mapping[str, BufferLayout],
-    product: Product,
-    random: np.random.Generator,
-    alike: Alike,
-) -> None:
-    """Change ``arrays``, as stored, in place: make all but a few numbers of both factors equal, or of one factor 0.
-    The few are pairs: both numbers of a pair belong to one row or column of C, half of K apart. ``same``: the numbers
-    of both factors are equal to each other, if their types are the same."""
-    factors = _factors(arrays, layouts, product)
-    first, same_type = factors[0].reshape(-1)[0], factors[0].dtype == factors[1].dtype
-    for place, matrix in enumerate(factors):
-        if alike in ("left zero", "right zero") and (alike == "right zero") != bool(place):
-            continue
-        element = layouts[product.right if place else product.left].element
-        lines = matrix.swapaxes(-1, -2) if place else matrix
-        different = np.zeros(lines.shape, np.bool_)
-        *outside, depth = lines.shape
-        few = [_inside(size, ALIKE_BUT[alike] + lines.size // OTHERS, random) for size in outside]
-        k = _inside(max(1, depth // 2), ALIKE_BUT[alike] + lines.size // OTHERS, random)
-        different[(*few, k)] = different[(*few, k + depth // 2)] = True
-        if alike == "same" and same_type:
-            number = first
-        else:
-            number = element.encode(np.zeros(1))[0] if "zero" in alike else lines.reshape(-1)[0]
-        lines[~different] = number
-
-
-def _inside(size: int, count: int, random: np.random.Generator) -> Array:
-    """Return random places below ``size``, not near its ends where it is large enough."""
-    edge = min(EDGE, size // 3)
-    found: Array = random.integers(edge, size - edge, count)
-    return found
-
-
 @dataclass(frozen=True)
 class ExactParts:
     """The parts of the answer that are known to the last bit: columns of whole numbers, and rows that are ``alone``,
@@ -125,44 +63,126 @@ class ExactParts:
     alone: Array
 
 
-def make_exact(
-    arrays: Mapping[str, Array],
-    layouts: Mapping[str, BufferLayout],
-    product: Product,
-    random: np.random.Generator,
-    digits: int,
-    added: bool,
-) -> ExactParts:
-    """Change float ``arrays`` in place so that sums of ``digits`` bits are exact; ``added``: scaled, with terms."""
-    a, b = _factors(arrays, layouts, product)
-    elements = [layouts[name].element for name in (product.left, product.right)]
-    most = (digits - added * SCALED - int(a.shape[-1] - 1).bit_length()) // 2
-    most = min(most, *(it.precision for it in elements))
-    row, col = (random.integers(0, 4, size) for size in (a.shape[-2], b.shape[-1]))  # 0, or of which signs
-    alone = (row == 0) & (not added)
-    _to_whole(elements[0], a, most, ~alone[:, None], row[:, None] == 1)
-    _to_whole(elements[1], b, most, col > 0, col == 1, col == 2)
-    place = random.integers(0, a.shape[-1], a.shape[-2])
-    a[alone[:, None] & (np.arange(a.shape[-1]) != place[:, None])] = 0
-    reach = min(it.reach for it in elements)
-    rows, cols = (random.integers(-reach, reach + 1, size) for size in (row.size, col.size))
-    rows *= not added
-    elements[0].scale(a, rows[:, None])
-    elements[1].scale(b, cols)
-    for name, layout in layouts.items():
-        if name not in (product.left, product.right) and layout.element.is_float and layout.fill == "random":
-            matrix = layout.matrix(arrays[name])
+class Inputs:
+    """The ``arrays`` of a problem with a ``product``, as stored. Every method changes them in place."""
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        layouts: Mapping[str, BufferLayout],
+        product: Product,
+        random: np.random.Generator,
+    ) -> None:
+        self._arrays, self._layouts, self._random = arrays, layouts, random
+        self._names = product.left, product.right
+        self._elements = tuple(layouts[name].element for name in self._names)
+        left, right = (layouts[name].matrix(arrays[name]) for name in self._names)
+        # Views of both factors as they are multiplied: (..., M, K) and (..., K, N).
+        self._a = left.swapaxes(-1, -2) if product.left_transposed else left
+        self._b = right.swapaxes(-1, -2) if product.right_transposed else right
+        self._lines = self._a, self._b.swapaxes(-1, -2)  # rows of A and columns of B
+
+    def spread_exponents(self, rare: bool = False) -> None:
+        """Multiply by powers of two and set zeros, or use extreme bytes. ``rare``: also the inputs of hidden shapes."""
+        if self._elements[0].is_float:
+            self._exponents(rare)
+            for matrix in (self._a, self._b):
+                _zeros(matrix, self._random)
+            for name, lines in zip(self._names, self._lines, strict=True) if rare else ():
+                if self._layouts[name].range is not None and lines.dtype.kind == "f":
+                    _of_one_sign(lines, self._random)
+            if rare and self._a.shape[-1] > LOOKED_AT:
+                for lines in self._lines:
+                    _begin_with_zeros(lines, self._random)
+        else:
+            for lines in self._lines:
+                _large(lines, self._random)
+        for element, matrix in zip(self._elements, (self._a, self._b), strict=True) if rare else ():
+            _simplest(element, matrix, self._random)
+
+    def make_alike(self, alike: Alike) -> None:
+        """Make all but a few numbers of both factors equal, or of one factor 0. The few are pairs: both numbers of a
+        pair belong to one row or column of C, half of K apart. ``same``: the numbers of both factors are equal to each
+        other, if their types are the same."""
+        first, same_type = self._a.reshape(-1)[0], self._a.dtype == self._b.dtype
+        for place, (lines, element) in enumerate(zip(self._lines, self._elements, strict=True)):
+            if alike in ("left zero", "right zero") and (alike == "right zero") != bool(place):
+                continue
+            different = np.zeros(lines.shape, np.bool_)
+            *outside, depth = lines.shape
+            count = ALIKE_BUT[alike] + lines.size // OTHERS
+            few = [_inside(size, count, self._random) for size in outside]
+            k = _inside(max(1, depth // 2), count, self._random)
+            different[(*few, k)] = different[(*few, k + depth // 2)] = True
+            if alike == "same" and same_type:
+                number = first
+            else:
+                number = element.encode(np.zeros(1))[0] if "zero" in alike else lines.reshape(-1)[0]
+            lines[~different] = number
+
+    def make_exact(self, digits: int, added: bool) -> ExactParts:
+        """Let float sums of ``digits`` bits be exact; ``added``: scaled, with terms."""
+        a, b, random, elements = self._a, self._b, self._random, self._elements
+        most = (digits - added * SCALED - int(a.shape[-1] - 1).bit_length()) // 2
+        most = min(most, *(it.precision for it in elements))
+        row, col = (random.integers(0, 4, size) for size in (a.shape[-2], b.shape[-1]))  # 0, or of which signs
+        alone = (row == 0) & (not added)
+        _to_whole(elements[0], a, most, ~alone[:, None], row[:, None] == 1)
+        _to_whole(elements[1], b, most, col > 0, col == 1, col == 2)
+        place = random.integers(0, a.shape[-1], a.shape[-2])
+        a[alone[:, None] & (np.arange(a.shape[-1]) != place[:, None])] = 0
+        reach = min(it.reach for it in elements)
+        rows, cols = (random.integers(-reach, reach + 1, size) for size in (row.size, col.size))
+        rows *= not added
+        elements[0].scale(a, rows[:, None])
+        elements[1].scale(b, cols)
+        for layout, matrix in self._added_terms():
             _to_whole(layout.element, matrix, most)
             if layout.cols == cols.size:
                 layout.element.scale(matrix, cols)
-    return ExactParts(col > 0, alone)
+        return ExactParts(col > 0, alone)
+
+    def _exponents(self, rare: bool) -> None:
+        a, b, random, elements = self._a, self._b, self._random, self._elements
+        floats = {name: it for name, it in self._layouts.items() if it.element.is_float}
+        reach = min(it.element.reach for it in floats.values())  # parts of A, too
+        rows, cols = (random.integers(-reach, reach + 1, size) for size in (a.shape[-2], b.shape[-1]))
+        depth = random.integers(-(reach // 2), reach // 2 + 1, a.shape[-1])
+        depth *= self._layouts[self._names[0]].range is None
+        if rare:  # multiply A, and so its rows, by a power of two, and B by another
+            most, digits = min(it.shift for it in elements), min(it.precision for it in elements)
+            # A factor may be split into parts of a narrower type in a scratch buffer. The second part lies lower by the
+            # digits of the first, and must keep its own.
+            parts = [it.element for it in floats.values() if it.role == "scratch" and it.element.precision < digits]
+            most = min([most, *(max(0, it.shift - it.precision) for it in parts)])
+            others = [it.element for name, it in floats.items() if name not in self._names and it.role != "scratch"]
+            room = min(element.shift for element in others)
+            room *= all(element.precision >= SINGLE for element in others)  # a narrow type has no room
+            half = room >= most  # of the lines keep their size
+            left = _shift(random, -most, most, half)
+            right = _shift(random, max(-most, -room - left), min(most, room - left), half)
+            rows = rows + left * (random.integers(0, 2, rows.size) if half else 1)
+            cols = cols + right * (random.integers(0, 2, cols.size) if half else 1)
+            rows, cols = (_some_tiny(element, it, random) for element, it in zip(elements, (rows, cols), strict=True))
+        elements[0].scale(a, rows[:, None] + depth)
+        elements[1].scale(b, cols - depth[:, None])
+        for layout, matrix in self._added_terms():
+            if layout.cols == cols.size:
+                across = rows[:, None] if layout.dimensions > 1 and layout.rows == rows.size else 0
+                layout.element.scale(matrix, across + cols)
+
+    def _added_terms(self) -> Iterator[tuple[BufferLayout, Array]]:
+        """Yield the random floats that are added to the product, each with its layout."""
+        for name, layout in self._layouts.items():
+            if name not in self._names and layout.element.is_float and layout.fill == "random":
+                yield layout, layout.matrix(self._arrays[name])
 
 
-def _factors(arrays: Mapping[str, Array], layouts: Mapping[str, BufferLayout], product: Product) -> tuple[Array, Array]:
-    """Return views of both factors as they are multiplied: (..., M, K) and (..., K, N)."""
-    left, right = (layouts[name].matrix(arrays[name]) for name in (product.left, product.right))
-    a = left.swapaxes(-1, -2) if product.left_transposed else left
-    return a, right.swapaxes(-1, -2) if product.right_transposed else right
+def _inside(size: int, count: int, random: np.random.Generator) -> Array:
+    """Return random places below ``size``, not near its ends where it is large enough."""
+    edge = min(EDGE, size // 3)
+    found: Array = random.integers(edge, size - edge, count)
+    return found
 
 
 def _to_whole(
@@ -177,46 +197,6 @@ def _to_whole(
     numbers = element.decode(matrix)
     whole = np.copysign(np.floor(np.abs(numbers) * 2.0**most), np.where(above, 1, np.where(below, -1, numbers)))
     matrix[...] = element.encode(np.where(where, whole, numbers))
-
-
-def _exponents(
-    arrays: Mapping[str, Array],
-    layouts: Mapping[str, BufferLayout],
-    product: Product,
-    matrices: tuple[Array, Array],
-    random: np.random.Generator,
-    rare: bool,
-) -> None:
-    a, b = matrices
-    reach = min(layout.element.reach for layout in layouts.values() if layout.element.is_float)  # parts of A, too
-    rows, cols = (random.integers(-reach, reach + 1, size) for size in (a.shape[-2], b.shape[-1]))
-    depth = random.integers(-(reach // 2), reach // 2 + 1, a.shape[-1])
-    depth *= layouts[product.left].range is None
-    if rare:  # multiply A, and so its rows, by a power of two, and B by another
-        factors = (product.left, product.right)
-        floats = {name: it for name, it in layouts.items() if it.element.is_float}
-        given = [floats[name].element for name in factors]
-        most, digits = min(it.shift for it in given), min(it.precision for it in given)
-        # A factor may be split into parts of a narrower type in a scratch buffer. The second part lies lower by the
-        # digits of the first, and must keep its own.
-        parts = [it.element for it in floats.values() if it.role == "scratch" and it.element.precision < digits]
-        most = min([most, *(max(0, it.shift - it.precision) for it in parts)])
-        others = [it.element for name, it in floats.items() if name not in factors and it.role != "scratch"]
-        room = min(element.shift for element in others)
-        room *= all(element.precision >= SINGLE for element in others)  # a narrow type has no room
-        half = room >= most  # of the lines keep their size
-        left = _shift(random, -most, most, half)
-        right = _shift(random, max(-most, -room - left), min(most, room - left), half)
-        rows = rows + left * (random.integers(0, 2, rows.size) if half else 1)
-        cols = cols + right * (random.integers(0, 2, cols.size) if half else 1)
-        rows, cols = (_some_tiny(element, it, random) for element, it in zip(given, (rows, cols), strict=True))
-    layouts[product.left].element.scale(a, rows[:, None] + depth)
-    layouts[product.right].element.scale(b, cols - depth[:, None])
-    for name, layout in layouts.items():  # the terms added to the product
-        added = name not in (product.left, product.right) and layout.element.is_float and layout.fill == "random"
-        if added and layout.cols == cols.size:
-            across = rows[:, None] if layout.dimensions > 1 and layout.rows == rows.size else 0
-            layout.element.scale(layout.matrix(arrays[name]), across + cols)
 
 
 def _some_tiny(element: Element, exponents: Array, random: np.random.Generator) -> Array:

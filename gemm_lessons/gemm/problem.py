@@ -38,7 +38,7 @@ from gemm_lessons.engine import Buffer, Finding, Scalar, Texture
 from gemm_lessons.engine.records import Argument, Details, Element, Location, bits, buffers_of, dataclass
 from gemm_lessons.gemm.data import SCALARS, Alike, BufferLayout, DataSpec, Leading
 from gemm_lessons.gemm.formula import Formula, Value
-from gemm_lessons.gemm.inputs import ExactParts, make_alike, make_exact, spread_exponents
+from gemm_lessons.gemm.inputs import ExactParts, Inputs
 from gemm_lessons.gemm.rounding import Arithmetic, evaluate
 from gemm_lessons.gemm.shapes import Shape, astuple
 
@@ -110,16 +110,14 @@ class Problem:
             _make_equal([it.matrix(self.arrays[name]) for name, it in self.layouts.items() if it.role == "in"], random)
         if not product or product.left == product.right or flat or data.formula.has_functions:
             return
+        draw = np.random.default_rng([seed, *astuple(shape), WIDE])
+        inputs = Inputs(self.arrays, self.layouts, product, draw)
         if alike:
-            make_alike(self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), alike)
+            inputs.make_alike(alike)
         elif sharp:
-            digits, scaled = data.accumulate.precision, not data.formula.is_product
-            draw = np.random.default_rng([seed, *astuple(shape), WIDE])
-            self.sharp = make_exact(self.arrays, self.layouts, product, draw, digits, scaled)
+            self.sharp = inputs.make_exact(data.accumulate.precision, not data.formula.is_product)
         else:
-            spread_exponents(
-                self.arrays, self.layouts, product, np.random.default_rng([seed, *astuple(shape), WIDE]), rare
-            )
+            inputs.spread_exponents(rare)
 
     @staticmethod
     def lay_out(
