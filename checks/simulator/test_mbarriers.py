@@ -121,13 +121,23 @@ def test_a_phase_that_nobody_ends_is_a_deadlock(run: Run, text: str, says: str) 
          "gets 3 arrivals, but its phase needs 2 more"),
         ("""if (t == 0) asm volatile("{ .reg .b64 s; mbarrier.arrive.noComplete.shared::cta.b64 s, [%0], 2; }"
             :: "r"(AT(&bar[2])));""", "must not be the last"),
-        ("over(&bar[0], 2);", "bar[0] is tested for parity 2; a parity must be 0 or 1"),
-        ("over(&bar[0], -1 % 2);", "is tested for parity -1;"),
     ],
 )  # fmt: skip
 def test_misuse(run: Run, text: str, says: str) -> None:
     launched, _ = run_body(run, text, fault="mbarrier")
     assert says in launched.fault.message
+
+
+@pytest.mark.parametrize("parity", [2, -2, 3, -1])
+def test_the_lowest_bit_of_a_parity_counts(run: Run, parity: int) -> None:
+    """As in machine code, which shifts it left by 31. Public kernels count phases and pass the count."""
+    text = f"if (over(&bar[0], {parity})) arrive(&bar[0]); wait(&bar[0], 0);"
+    launched, _ = run_body(run, text, fault=None if parity % 2 else "deadlock")
+    [found] = [it for it in launched.findings if it.kind == "mbarrier"]
+    assert found.severity == "warning"
+    assert (
+        f"the mbarrier bar[0] is tested for parity {parity}, by thread 0 in block 0; PTX knows only 0" in found.message
+    )
 
 
 def test_made_without_a_barrier_behind_it_is_a_race(run: Run) -> None:

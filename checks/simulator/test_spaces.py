@@ -44,6 +44,29 @@ def test_allocations_share_no_address_modulo_any_power_of_two_that_holds_them(ra
     assert all(start + size <= after for (start, size), (after, _) in itertools.pairwise(windows))
 
 
+GENERIC = """extern "C" __global__ void k(float *o) {
+    __shared__ float s[64];
+    const int t = threadIdx.x;
+    asm volatile("st.shared.f32 [%0], %1;" :: "l"(&s[t]), "f"(float(t)) : "memory");
+    __syncthreads();
+    float v;
+    asm volatile("ld.shared.f32%0,[%1+FAR];" : "=f"(v) : "l"(&s[63 - t]) : "memory");
+    o[t] = v;
+}"""
+
+
+@pytest.mark.counted
+def test_an_address_of_shared_memory_is_cut_to_32_bits(run):
+    """So a generic pointer in ``ld.shared`` finds its array, as in DeeperGEMM. No space is needed before operands."""
+    o = np.zeros(64, np.float32)
+    launched = run(GENERIC.replace("+FAR", ""), 1, 64, [o])
+    assert o.tolist() == list(range(64))[::-1]
+    assert not launched.findings
+    assert launched.counters.get("shared_load_instructions") == 2
+    launched = run(GENERIC.replace("FAR", "256"), 1, 64, [o], fault="out_of_bounds")
+    assert "s: byte 508 of 256, 4 bytes read by thread 0" in launched.fault.message
+
+
 EXCHANGED = """extern "C" __global__ void k(int *o) {
     __shared__ __align__(4096) int s[1024];
     const int t = threadIdx.x;

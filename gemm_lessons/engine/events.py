@@ -176,10 +176,10 @@ class Phase:
     init: they initialise them. arrive: they arrive in ``phases`` (n,). sent: they send bytes to these. wait:
     they have seen ``phases`` complete (-1: the phase before the first). vain: they have seen that ``phases`` are not
     complete. copies: ``phases`` complete only after all copies that these lanes have issued by ``cp.async`` have
-    arrived. ``total``: lanes of a batch.
+    arrived. parity: ``phases`` are parities that are tested, and not 0 or 1. ``total``: lanes of a batch.
     """
 
-    kind: Literal["init", "arrive", "sent", "wait", "vain", "copies"]
+    kind: Literal["init", "arrive", "sent", "wait", "vain", "copies", "parity"]
     lanes: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any]
     phases: np.ndarray[Any, Any]

@@ -40,7 +40,15 @@ from gemm_lessons.engine.events import (
     Touch,
 )
 from gemm_lessons.engine.records.arrays import Array
-from gemm_lessons.engine.records.facts import Details, LastWait, LeftRunning, Location, Mbarrier, OfMbarrier
+from gemm_lessons.engine.records.facts import (
+    Details,
+    LastWait,
+    LeftRunning,
+    Location,
+    Mbarrier,
+    MbarrierMisuse,
+    OfMbarrier,
+)
 
 WARPGROUP = 128  # lanes
 NOT_YET = np.iinfo(np.int32).max
@@ -177,6 +185,8 @@ class BulkCopies:
                 self._reinitialise(("mbarrier", offset), lane // self._together)
         elif mark.kind == "copies":
             self._complete_with(mark)
+        elif mark.kind == "parity":
+            self._parity(batch, mark)
         else:
             self._happens_before.phase(mark)
             if mark.kind == "arrive":
@@ -458,6 +468,13 @@ class BulkCopies:
                 return Example("spilled", None, tuple(actors), OfMbarrier(where))
 
             self._report(key, example)
+
+    def _parity(self, batch: Batch, mark: Phase) -> None:
+        """Report a parity other than 0 and 1, which PTX does not define. GPUs take its lowest bit."""
+        where, value, lane = self._mbarrier(int(mark.offsets[0])), int(mark.phases[0]), int(mark.lanes[0])
+        key = Key("mbarrier", "warning", mark.line, None, "", f"parity {where.array}")
+        facts = MbarrierMisuse(where, "", value)
+        self._report(key, lambda: Example("parity", None, (self._names.actor(batch, lane, line=mark.line),), facts))
 
     def _check_init(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
         """Report a copy that does not see the ``mbarrier.init`` of the mbarrier it reports to."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from gemm_lessons.engine.events import Access, Effect, Placed, Space, Touch
 from gemm_lessons.engine.machine.faults import AccessFaults
-from gemm_lessons.engine.machine.memory import PARAMETERS, GlobalMemory, shared_origin
+from gemm_lessons.engine.machine.memory import PARAMETERS, SHARED_WINDOW, WINDOW_SIZE, GlobalMemory, shared_origin
 from gemm_lessons.engine.machine.state import Fault, State
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.provenance import provenance
@@ -165,6 +165,10 @@ class SpaceAccess:
         given = addresses
         if shared:
             addresses, bad = state.in_shared(addresses, lanes, width, self._reaches)
+            if np.count_nonzero(bad) and bool(((given >= SHARED_WINDOW) & (given < SHARED_WINDOW + WINDOW_SIZE)).all()):
+                # A generic address in 64 bits: an address of shared memory is cut to 32 (PTX ISA 9.0, 6.4.1).
+                given = given - SHARED_WINDOW
+                addresses, bad = state.in_shared(given, lanes, width, self._reaches)
         else:
             bad = (addresses < 0) | (addresses > size - width)
         if np.count_nonzero(bad):

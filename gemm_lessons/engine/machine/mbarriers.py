@@ -220,9 +220,10 @@ def _wait(binding: Binding) -> Callable[[], None]:
         asked = _by_lane(given, lanes)
         with one.checked(lanes, cell):
             state.phases.check(cell)
-            if by_parity and (asked > 1).any():
-                position = int((asked > 1).argmax())
-                raise MbarrierMisused(position, "parity", int(asked[position].astype(np.int32)))
+        if by_parity and (odd := asked > 1).any():  # machine code takes the lowest bit
+            values = asked[odd].astype(np.int32)
+            state.trace.append(Phase("parity", lanes[odd], one.offsets(cell[odd]), values, state.lanes, line))
+            asked = asked & np.uint32(1)
         parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)
         now = state.phases.phase[cell]
         over = (now & 1) != parity

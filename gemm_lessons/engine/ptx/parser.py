@@ -60,6 +60,7 @@ _REGISTER = regex(r"\.reg\s*(?:\.(v[24])\s*)?\.(\w+)\s+(.*)$", re.S)
 ELEMENTS = "xyzw"  # names of the elements of a vector register
 _NUMBERED = regex(r"(%?[\w$]+)<(\d+)>$")
 _GUARD = regex(r"@\s*(!?)\s*(%?[\w$]+)\s+")
+_HEAD_AND_OPERAND = regex(r"([\w.:]+)[{\[(%]")  # no space between them
 _NAME = regex(r"[%\w$][\w$.]*")
 MAX_BYTES = {"global": 1 << 30, "const": 1 << 30, "shared": 1 << 20, "local": 1 << 20}  # per variable
 MOST_ALIGNMENT = 1 << 20
@@ -319,6 +320,8 @@ class _Body:
             guard = Register(self._register(match.group(2)))
             rest = statement[match.end() :]
         head, _, tail = rest.partition(" ")
+        if (cut := _HEAD_AND_OPERAND.match(head)) is not None:
+            head, tail = cut[1], rest[cut.end(1) :]
         opcode, modifiers, row = _parse_head(head)
         texts = split(tail) if tail else []
         if opcode in SELECTING:
