@@ -220,18 +220,6 @@ class RunPlan:
         timed = request.shape or lesson.shapes.timed or whole
         hidden = tuple(it for it in request.secret if is_countable(lesson, it))
         secret = tuple(it for it in request.secret if it not in hidden)
-        sample: FarSample | None = None
-        also: tuple[FarSample, ...] = ()
-        tiles: tuple[FarTiles, ...] = ()
-        instead: tuple[Shape, ...] = ()
-        alike: Mapping[Shape, Alike] = {}
-        if request.graded:
-            sample, instead = hidden_sample(lesson, seed), hidden_instead(lesson, seed)
-            also = hidden_also(lesson, seed) if sample else ()
-            tiles = hidden_tiles(lesson, seed)
-            hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
-            alike = hidden_alike(lesson, seed)
-            secret = (*secret, *hidden_checks(lesson, seed), *alike)
         device = request.device.grading() if request.graded else request.device
         if any("products_in_a_sum" in it.value.names for it in lesson.gates):
             device = device.counting_products()
@@ -245,14 +233,23 @@ class RunPlan:
             timed_shape=timed,
             workshop=Workshop(request.course.architecture_of(lesson), device, request.gpu, lesson.needs),
             hidden=hidden,
-            secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
-            sample=sample,
-            also=also,
-            tiles=tiles,
-            instead=instead,
-            alike=alike,
+            secret=secret,
             stub=_stub_of(lesson),
         )
+        if request.graded:
+            sample, alike = hidden_sample(lesson, seed), hidden_alike(lesson, seed)
+            hidden = tuple(dict.fromkeys((*hidden, *hidden_and_counted(lesson, seed))))
+            secret = (*secret, *hidden_checks(lesson, seed), *alike)
+            plan = replace(
+                plan,
+                hidden=hidden,
+                secret=tuple(it for it in secret if it not in hidden),  # counted shapes are checked anyway
+                sample=sample,
+                also=hidden_also(lesson, seed) if sample else (),
+                tiles=hidden_tiles(lesson, seed),
+                instead=hidden_instead(lesson, seed),
+                alike=alike,
+            )
         return replace(plan, kernels=tuple(plan._line_up()))
 
     @property
