@@ -302,7 +302,7 @@ def test_secret_shapes_that_fill_their_tiles_are_counted() -> None:
     found = [it.shape for it in known.kernel.checked.shapes if it.hidden]
     assert found == [secret, small]
     assert known.kernel.checked.counters == run_lesson(request).kernel.checked.counters
-    assert [shape for shape, _ in known.kernel.checked.elsewhere] == [secret]
+    assert [shape for shape, _ in known.kernel.checked.hidden_counters] == [secret]
     hidden = hidden_and_counted(lesson, 1)
     plan = RunPlan.of(replace(request, graded=True, secret=(secret, small, *hidden)))
     assert plan.hidden[:1] == (secret,)
@@ -856,7 +856,7 @@ def test_what_only_the_far_variant_spills_is_not_judged(monkeypatch: pytest.Monk
     monkeypatch.setattr(planning, "hidden_and_counted", lambda lesson, seed: ())
     monkeypatch.setattr(planning, "hidden_checks", lambda lesson, seed: ())
     outcome = run(lesson, lesson.solution_path, seed=1)
-    assert outcome.kernel.checked.elsewhere, "the far shape is counted"
+    assert outcome.kernel.checked.hidden_counters, "the far shape is counted"
     assert outcome.kernel.built is not None
     assert max(it.resources.spill_bytes for it in outcome.kernel.built.others if it.is_assembled) > 0
     assert outcome.verdict.kind == "passed"

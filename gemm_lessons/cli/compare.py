@@ -113,13 +113,13 @@ def _rows(
     from gemm_lessons.cli.guard import in_child
 
     def work() -> int:
-        from gemm_lessons.commands import Contender, of_rows
+        from gemm_lessons.commands import ComparedKernel, of_rows
         from gemm_lessons.commands import compare as compared
         from gemm_lessons.devices import Simulated
         from gemm_lessons.report import Working, make_console, show_comparison, show_note
         from gemm_lessons.running import RunRequest
 
-        one, other = (Contender(*it) for it in contenders)
+        one, other = (ComparedKernel(*it) for it in contenders)
         request = RunRequest(course, other.lesson, other.path, Simulated(), sheet, beside=False)
         with Working(make_console(stderr=True), f"{one.label} and {other.label}") as working:
             result = compared(request, one, other, working)

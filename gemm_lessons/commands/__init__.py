@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         WAVEFRONT_BYTES, BenchRequest, Note, Result, TellSteps, bench_as_json, flop_per_byte, run_bench,
     )  # fmt: skip
     from gemm_lessons.commands.comparing import (
-        Comparison, Contender, Cost, Difference, Pair, compare, of_launches, of_rows, slower_as_json,
+        Comparison, ComparedKernel, Cost, Difference, Pair, compare, of_launches, of_rows, slower_as_json,
     )  # fmt: skip
     from gemm_lessons.commands.doctor import Check, examine
     from gemm_lessons.commands.points import Group, Line, Point, is_square, label

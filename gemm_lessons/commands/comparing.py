@@ -33,7 +33,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedKernel:
     """One of the two kernels: its label in the table, the lesson that launches it, its file."""
 
     label: str
@@ -53,7 +53,7 @@ class Comparison:
     counters: tuple[Pair, ...]
 
 
-def compare(request: RunRequest, other: Contender, mine: Contender, tell: Tell) -> Comparison:
+def compare(request: RunRequest, other: ComparedKernel, mine: ComparedKernel, tell: Tell) -> Comparison:
     """Run both on the counting shape of ``mine``, the lesson of ``request``; a kernel that cannot take that shape uses
     its own. Raise the errors of a run."""
     plan = RunPlan.of(request)

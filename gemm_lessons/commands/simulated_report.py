@@ -130,7 +130,7 @@ def report_of(outcome: RunOutcome, gpu: GpuSpec) -> bytes:
     for kernel, grid, launch in zip(kernels, lesson.grids(shape), lesson.launches, strict=True):
         arguments = trial.arguments(launch.parameters)
         try:
-            sums = Simulator().by_instruction(kernel, grid, arguments)
+            sums = Simulator().count_by_instruction(kernel, grid, arguments)
         except Uncountable as obstacle:
             raise KitError(f"the machine code of {kernel.entry} cannot be followed: {obstacle}") from None
         counters = Simulator().launch(kernel, grid, arguments).counters

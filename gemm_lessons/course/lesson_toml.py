@@ -27,8 +27,8 @@ from gemm_lessons.engine.arguments import Expression, ExpressionError
 from gemm_lessons.engine.records import ELEMENTS, Element, Where
 from gemm_lessons.gemm import (
     DRAWN,
-    HELD,
     LAYOUTS,
+    OF_BUFFERS,
     SCALARS,
     SIZES,
     BufferSpec,
@@ -317,7 +317,7 @@ class _Reader(GateReader):
             for name in launch.parameters:
                 if data.parameter(name) is None:
                     raise self.wrong((*where, "parameters"), f'"{name}" is none of {", ".join(known)}')
-        sources = {found.source for name in passed if (found := data.parameter(name)) and found.kind in HELD}
+        sources = {found.source for name in passed if (found := data.parameter(name)) and found.kind in OF_BUFFERS}
         if missing := [name for name in data.by_name if name not in sources]:
             where = ("launches", 0) if self.several else ("kernel",)
             names = ", ".join(missing)

@@ -36,7 +36,7 @@ class Binaries:
 
     counted: tuple[Compiled, ...]
     timed: tuple[Compiled, ...] | None  # None: they cannot be compiled for that GPU
-    spoken: tuple[Compiled, ...] = ()  # with printf, which the others then lack
+    with_printf: tuple[Compiled, ...] = ()  # with printf, which the others then lack
 
     def take_apart(self) -> None:
         """Begin to disassemble kernels to be counted or timed, on another core, while first shapes are checked."""

@@ -72,11 +72,11 @@ class Simulated:
         if not any(matters for _, matters in uses):
             return None
         outcomes = []
-        for elsewhere in range(3):
+        for placement in range(3):
             trial, executed = task.fresh(), []
             for kernel, grid, parameters in zip(kernels, task.grids, task.parameters, strict=True):
                 arguments = trial.arguments(parameters)
-                executed.append(self.simulator.executed(kernel, grid, arguments, elsewhere=elsewhere))
+                executed.append(self.simulator.executed(kernel, grid, arguments, placement=placement))
             outcomes.append((executed, {name: array.tobytes() for name, array in trial.arrays.items()}))
         if outcomes[0] == outcomes[1] == outcomes[2]:
             return None

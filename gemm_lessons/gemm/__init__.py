@@ -24,8 +24,8 @@ from gemm_lessons.engine.records import on_first_use
 
 if TYPE_CHECKING:
     from gemm_lessons.gemm.data import (
-        ALIKE, DRAWN, HELD, LAYOUTS, POINTER_SIZE, SCALARS, SIZES, Alike, BufferLayout, BufferSpec, DataSpec, Fill,
-        Leading, Order, Parameter, Role, TensorMapSpec, leading_name, prototype,
+        ALIKE, DRAWN, LAYOUTS, OF_BUFFERS, POINTER_SIZE, SCALARS, SIZES, Alike, BufferLayout, BufferSpec, DataSpec,
+        Fill, Leading, Order, Parameter, Role, TensorMapSpec, leading_name, prototype,
     )  # fmt: skip
     from gemm_lessons.gemm.far import FarProblem, Sampled
     from gemm_lessons.gemm.formula import PROBABLE, Formula, Product, Value, constant_error, roundings

@@ -52,7 +52,7 @@ class Assignment:
 
 
 @dataclass
-class Headcount:
+class GradingProgress:
     """Progress of a grading run."""
 
     total: int
@@ -137,9 +137,9 @@ class Classroom:
             course=None if it.course.packaged else it.course.root.resolve(),
         )
 
-    def grade(self, executor: Executor, tell: Tell = lambda done, total: None) -> Headcount:
+    def grade(self, executor: Executor, tell: Tell = lambda done, total: None) -> GradingProgress:
         """Judge all kernels without a valid grade. Each grade is saved at once, so an interruption loses none."""
-        count = Headcount(len(self.mine))
+        count = GradingProgress(len(self.mine))
         remarks: dict[str, tuple[str, ...]] = {}
         students = {student.id: student for student in self.assignment.submissions.students}
         with _alone(self.assignment.out):
@@ -198,7 +198,7 @@ class Classroom:
             return self._earlier(student, job) is not None
         return load_grade(self.assignment.out, student.id, handed.lesson) == self._not_judged(student, handed)
 
-    def _open(self, count: Headcount, remarks: dict[str, tuple[str, ...]], tell: Tell) -> Iterator[Job]:
+    def _open(self, count: GradingProgress, remarks: dict[str, tuple[str, ...]], tell: Tell) -> Iterator[Job]:
         """Yield the jobs that remain. Save the grades of kernels that need no judging."""
         for student, handed, said in self.handed():
             remarks[student.id] = said

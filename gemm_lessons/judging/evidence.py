@@ -88,7 +88,7 @@ class Checked:
     shapes: tuple[ShapeResult, ...] = ()
     findings: tuple[Finding, ...] = ()  # of all shapes, merged
     counters: Counters | None = None  # of the counting shape; lines and conflicts are in here
-    elsewhere: tuple[tuple[Shape, Counters], ...] = ()  # of the hidden shapes
+    hidden_counters: tuple[tuple[Shape, Counters], ...] = ()  # of the hidden shapes
     gates: tuple[GateResult, ...] = ()  # judged for right answers only
     unfinished: Unfinished | None = None  # TODOs are open, and the answer is not right
     printed: Printed | None = None  # at the shape ``printed_at``

@@ -20,7 +20,7 @@ NEAR = 0.1  # of how often a product was counted
 MOST = 3  # times that a product is counted
 
 
-class InParts:
+class PartsMemory:
     """What ``split`` left in memory. ``numbers`` of A and B, times SCALE; their ``parts``, (2, rows, cols)."""
 
     def __init__(self, it: Wrong) -> None:
@@ -41,11 +41,11 @@ class InParts:
         return tuple(of for of in "AB" if self.wrong[of].any())
 
 
-def _left(it: Wrong) -> InParts | None:
+def _left(it: Wrong) -> PartsMemory | None:
     names = [f"{of}_parts" for of in "AB"]
     if not it.may_be_fitted or not all(name in it.left for name in names):
         return None
-    return InParts(it) if all(it.problem.layouts[name].dimensions == 3 for name in names) else None
+    return PartsMemory(it) if all(it.problem.layouts[name].dimensions == 3 for name in names) else None
 
 
 def not_scaled(it: Wrong) -> Facts | None:

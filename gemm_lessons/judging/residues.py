@@ -28,7 +28,7 @@ CLOSE = 2.0**-40  # relative error of a value that was computed in doubles
 BLURRED = 2.0**-16  # the same, where digits were lost
 
 
-class Left:
+class ResidueMemory:
     """What the launches left in memory. ``residues`` of A (moduli, M, K), of B (moduli, N, K), of C (moduli, M, N)."""
 
     def __init__(self, it: Wrong, left: dict[str, Array]) -> None:
@@ -131,19 +131,19 @@ def largest_moduli(count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _left(it: Wrong) -> Left | None:
+def _left(it: Wrong) -> ResidueMemory | None:
     if not all(name in it.left for name in BUFFERS) or not np.isfinite(it.got).all():
         return None
-    found = Left(it, {name: it.left[name] for name in BUFFERS})
+    found = ResidueMemory(it, {name: it.left[name] for name in BUFFERS})
     return found if found.are_powers_of_two else None
 
 
 def _stage(
-    holds: Callable[[Left], bool],
-) -> Callable[[Callable[[Left], Facts | None]], Callable[[Wrong], Facts | None]]:
+    holds: Callable[[ResidueMemory], bool],
+) -> Callable[[Callable[[ResidueMemory], Facts | None]], Callable[[Wrong], Facts | None]]:
     """Return a decorator for searches among answers whose first wrong launch is known."""
 
-    def decorated(way: Callable[[Left], Facts | None]) -> Callable[[Wrong], Facts | None]:
+    def decorated(way: Callable[[ResidueMemory], Facts | None]) -> Callable[[Wrong], Facts | None]:
         def searched(it: Wrong) -> Facts | None:
             left = it.once(_left)
             return way(left) if left is not None and holds(left) else None
@@ -153,37 +153,37 @@ def _stage(
     return decorated
 
 
-def _fits(left: Left) -> bool:
+def _fits(left: ResidueMemory) -> bool:
     return max(left.bits.values()) <= WIDEST
 
 
-def _split_errs(left: Left) -> bool:
+def _split_errs(left: ResidueMemory) -> bool:
     return _fits(left) and bool(left.wrong)
 
 
-def _gemm_errs(left: Left) -> bool:
+def _gemm_errs(left: ResidueMemory) -> bool:
     return _fits(left) and not left.wrong and not left.are(left.products)
 
 
-def _only_join_may_err(left: Left) -> bool:
+def _only_join_may_err(left: ResidueMemory) -> bool:
     return _fits(left) and not left.wrong and left.are(left.products)
 
 
 @_stage(lambda left: True)
-def too_many_bits(left: Left) -> Facts | None:
+def too_many_bits(left: ResidueMemory) -> Facts | None:
     """Find sums that may pass half the product. Facts: ``bits``, ``most`` that fit, ``k``, ``sum`` bits, ``room``."""
     facts = _of_bits(left)
     return facts if 2 * facts["k"] * 4 ** facts["bits"] > left.product else None
 
 
-def _of_bits(left: Left) -> dict[str, int]:
+def _of_bits(left: ResidueMemory) -> dict[str, int]:
     k, bits = left.it.problem.shape.k, max(left.bits.values())
     log_k, room = (k - 1).bit_length(), left.product.bit_length() - 2
     return {"bits": bits, "most": (room - log_k) // 2, "k": k, "sum": 2 * bits + log_k, "room": room}
 
 
 @_stage(_split_errs)
-def unsigned(left: Left) -> Facts | None:
+def unsigned(left: ResidueMemory) -> Facts | None:
     """Recognise residues from 0 to m - 1 in a signed byte. Fact: ``of``."""
     for of in left.wrong:
         low = left.whole[of] % left.by % 256
@@ -193,7 +193,7 @@ def unsigned(left: Left) -> Facts | None:
 
 
 @_stage(_split_errs)
-def halves(left: Left) -> Facts | None:
+def halves(left: ResidueMemory) -> Facts | None:
     """Recognise a few residues that are just beyond a byte. Facts: ``of``, and an example."""
     for of, wrong in left.wrong.items():
         beyond = (left.residues[of] - np.sign(left.residues[of]) * 256 - left.whole[of])[wrong]
@@ -204,7 +204,7 @@ def halves(left: Left) -> Facts | None:
 
 
 @_stage(_split_errs)
-def added(left: Left) -> Facts | None:
+def added(left: ResidueMemory) -> Facts | None:
     """Recognise residues to which the multiple of m was added. Fact: ``of``."""
     for of in left.wrong:
         whole = left.whole[of]
@@ -216,19 +216,19 @@ def added(left: Left) -> Facts | None:
 
 
 @_stage(_split_errs)
-def nothing_remains(left: Left) -> Facts | None:
+def nothing_remains(left: ResidueMemory) -> Facts | None:
     """Recognise residues whose multiple of m is the number itself. Fact: ``of``."""
     small = all((np.abs(left.residues[of]) <= 1).mean() >= MOSTLY for of in left.wrong)
     return {"of": tuple(left.wrong)} if small else None
 
 
 @_stage(_split_errs)
-def other_residues(left: Left) -> Facts | None:
+def other_residues(left: ResidueMemory) -> Facts | None:
     """Recognise residues that are wrong in some other way. Facts: ``of``, and an example."""
     return _example(left)
 
 
-def _example(left: Left) -> Facts:
+def _example(left: ResidueMemory) -> Facts:
     of, wrong = next(iter(left.wrong.items()))
     i, row, k = (int(at) for at in np.argwhere(wrong)[0])
     m, x = left.moduli[i], int(left.whole[of][row, k])
@@ -237,13 +237,13 @@ def _example(left: Left) -> Facts:
 
 
 @_stage(_gemm_errs)
-def low_byte(left: Left) -> Facts | None:
+def low_byte(left: ResidueMemory) -> Facts | None:
     """Recognise the low byte of each sum, which is its residue by 256 only."""
     return {} if (left.residues["C"] == left.products % 256).all() else None
 
 
 @_stage(_gemm_errs)
-def other_rows(left: Left) -> Facts | None:
+def other_rows(left: ResidueMemory) -> Facts | None:
     """Recognise products of residues by another modulus. Facts: the first rows ``a`` and ``b`` of modulus number i."""
     sizes = {
         "0": 0,
@@ -258,7 +258,7 @@ def other_rows(left: Left) -> Facts | None:
     return None
 
 
-def _from(left: Left, of: str, start: int) -> Array:
+def _from(left: ResidueMemory, of: str, start: int) -> Array:
     """Return as many lines of residues from ``start`` on as one modulus has; the TMA reads zeros past the end."""
     _, lines, k = left.residues[of].shape
     found = left.residues[of].reshape(-1, k)[start : start + lines]
@@ -266,7 +266,7 @@ def _from(left: Left, of: str, start: int) -> Array:
 
 
 @_stage(_gemm_errs)
-def other_products(left: Left) -> Facts | None:
+def other_products(left: ResidueMemory) -> Facts | None:
     """Recognise residues of C that are wrong in some other way. Facts: an example."""
     i, row, col = (int(at) for at in np.argwhere((left.residues["C"] - left.products) % left.by != 0)[0])
     right, got = int(left.products[i, row, col]) % left.moduli[i], int(left.residues["C"][i, row, col])
@@ -274,19 +274,19 @@ def other_products(left: Left) -> Facts | None:
 
 
 @_stage(_only_join_may_err)
-def positive(left: Left) -> Facts | None:
+def positive(left: ResidueMemory) -> Facts | None:
     """Recognise sums whose multiple of the product was rounded down."""
     return {} if left.is_answer(left.weighted % left.product) else None
 
 
 @_stage(_only_join_may_err)
-def not_subtracted(left: Left) -> Facts | None:
+def not_subtracted(left: ResidueMemory) -> Facts | None:
     """Recognise the weighted sums as the answer."""
     return {} if left.is_answer(left.weighted) else None
 
 
 @_stage(_only_join_may_err)
-def one_scale(left: Left) -> Facts | None:
+def one_scale(left: ResidueMemory) -> Facts | None:
     """Recognise an answer without one of its scales. Fact: ``missing``."""
     for by in ("A", "B", ""):
         if left.is_answer(left.numbers, by=by):
@@ -295,7 +295,7 @@ def one_scale(left: Left) -> Facts | None:
 
 
 @_stage(_only_join_may_err)
-def few_bits(left: Left) -> Facts | None:
+def few_bits(left: ResidueMemory) -> Facts | None:
     """Recognise consistent launches whose whole numbers are short. Facts: ``bits``, ``most`` that fit."""
     facts = _of_bits(left)
     right = facts["bits"] < facts["most"] and left.is_answer(left.numbers)
@@ -303,13 +303,13 @@ def few_bits(left: Left) -> Facts | None:
 
 
 @_stage(_only_join_may_err)
-def blurred(left: Left) -> Facts | None:
+def blurred(left: ResidueMemory) -> Facts | None:
     """Recognise digits that were lost where parts were added."""
     return {} if left.is_answer(left.numbers, BLURRED) else None
 
 
 @_stage(_only_join_may_err)
-def other_numbers(left: Left) -> Facts | None:
+def other_numbers(left: ResidueMemory) -> Facts | None:
     """Recognise a ``join`` that is wrong in some other way. Facts: an example."""
     if not (wrong := np.argwhere(left.it.wrong)).size or left.is_answer(left.numbers):
         return None

@@ -117,13 +117,13 @@ class Workshop:
         quiet = without_printf(source)
         if quiet == source:
             return self._for_both(lesson, path, source)
-        spoken = self._counting.build(lesson, path, source)
-        if isinstance(spoken, CompileFailed):
-            return spoken
+        with_printf = self._counting.build(lesson, path, source)
+        if isinstance(with_printf, CompileFailed):
+            return with_printf
         silent = self._for_both(lesson, path, quiet, PRINTF_OPTIONS)
         if isinstance(silent, CompileFailed):  # it uses printf for more than its text
             silent = self._for_both(lesson, path, source)
-        return silent if isinstance(silent, CompileFailed) else replace(silent, spoken=spoken)
+        return silent if isinstance(silent, CompileFailed) else replace(silent, with_printf=with_printf)
 
     def _for_both(
         self, lesson: Lesson, path: Path, source: str, options: Sequence[str] = ()

@@ -90,7 +90,7 @@ def check(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
     counted = [(it.shape, it.counters) for it in each if it.counted and it.fault is None]
     if not counted:
         return checked
-    return replace(checked, counters=counted[0][1], elsewhere=tuple(counted[1:]))
+    return replace(checked, counters=counted[0][1], hidden_counters=tuple(counted[1:]))
 
 
 def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None:
@@ -316,7 +316,7 @@ def judge_method(plan: RunPlan, kernel: KernelPlan, built: Built, checked: Check
         return checked
     counted = []
     known = {launch.lesson for launch in kernel.counted if launch.purpose == "count"}
-    for shape, counters in ((kernel.counting_shape, checked.counters), *checked.elsewhere):
+    for shape, counters in ((kernel.counting_shape, checked.counters), *checked.hidden_counters):
         variant, names = kernel.lesson.at(shape), plan.lesson.at(shape).names(shape)
         # A variant of the far shape alone may have fewer registers, which the host chose.
         spills = {} if variant in known else {"spill_bytes": 0, "stack_bytes": 0}

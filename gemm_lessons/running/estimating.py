@@ -13,7 +13,7 @@ from gemm_lessons.course import Lesson, tile_sizes
 from gemm_lessons.devices import ranges, stage
 from gemm_lessons.engine.records import Argument
 from gemm_lessons.gemm import (
-    HELD,
+    OF_BUFFERS,
     BufferSpec,
     DataSpec,
     Estimator,
@@ -130,7 +130,7 @@ def sharing_of(lesson: Lesson, number: int, timed: Shape) -> tuple[Shape, int] |
 
 def held_by(data: DataSpec, parameters: Sequence[str]) -> set[str]:
     """Return the buffers that a launch with these parameters receives."""
-    return {found.source for name in parameters if (found := data.parameter(name)) and found.kind in HELD}
+    return {found.source for name in parameters if (found := data.parameter(name)) and found.kind in OF_BUFFERS}
 
 
 def made_of_factors(lesson: Lesson) -> dict[str, str]:

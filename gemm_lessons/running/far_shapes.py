@@ -19,7 +19,7 @@ from math import lcm
 
 from gemm_lessons.course import Lesson
 from gemm_lessons.engine.records import dataclass
-from gemm_lessons.gemm import HELD, Shape, astuple
+from gemm_lessons.gemm import OF_BUFFERS, Shape, astuple
 from gemm_lessons.running.drawing import (
     FEWER,
     FULL,
@@ -309,7 +309,8 @@ def _multiplying(lesson: Lesson) -> int:
     """Return the number of the first launch that receives what depends on A and on B."""
     needs: dict[str, set[str]] = {it.name: {it.name} for it in lesson.data.factors}
     for number, launch in enumerate(lesson.launches):
-        found = [it.source for name in launch.parameters if (it := lesson.data.parameter(name)) and it.kind in HELD]
+        given = map(lesson.data.parameter, launch.parameters)
+        found = [it.source for it in given if it and it.kind in OF_BUFFERS]
         sources = set[str]().union(*(needs.get(name, set()) for name in found))
         if len(sources) > 1:
             return number

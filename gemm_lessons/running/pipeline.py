@@ -79,7 +79,7 @@ def shared(plan: RunPlan) -> Jobs:
     """Return the jobs of a run with a second process for some of them, forked before this one has threads. Rows beside
     the kernel that an earlier run stored on disk are no work for either. What only a right kernel needs is last."""
     kernel, *others = plan.kernels
-    if plan.device.timer is not None or ranges.is_heard():  # a profiler needs all ranges in one process
+    if plan.device.timer is not None or ranges.has_listener():  # a profiler needs all ranges in one process
         return Jobs()
     beside = [(other, row_job(plan, other, Jobs())) for other in others]
     # Rows that depend on a GPU here have no key on disk.
@@ -426,13 +426,13 @@ def print_out(plan: RunPlan, built: Built, checked: Checked) -> Checked:
     GPU: a GPU prints lines in any order, and to another process."""
     launch = _launch_of(plan.kernels[0], checked)
     variant = variant_of(built, launch.lesson)
-    spoken = variant.code.spoken
-    if not spoken or not checked.shapes:
+    with_printf = variant.code.with_printf
+    if not with_printf or not checked.shapes:
         return checked
     ranges.announce(f"print {launch.shape}")
     problem = launch.problem(plan.seed)
     launcher = Simulator().uncounted.launch
-    ran = launch.task(variant.code, problem).run(launcher, spoken, problem.trial())
+    ran = launch.task(variant.code, problem).run(launcher, with_printf, problem.trial())
     return replace(checked, printed=ran.printed, printed_at=launch.shape)
 
 

@@ -168,7 +168,7 @@ class Stopwatch:
         return float(self._runtime.eventElapsedTime(self._first, self._second)) * 1e3
 
 
-class Ground:
+class Setup:
     """What kernels are measured on: the problem on the GPU, and cuBLAS with its answer. Close it to free memory."""
 
     def __init__(self, runtime: Any, problem: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ class Ground:
                 self.judge = Judge(self.arena, self.arena.reference())
             self._stack = stack.pop_all()
 
-    def __enter__(self) -> Ground:
+    def __enter__(self) -> Setup:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -191,12 +191,12 @@ class Ground:
 
 
 def measure(
-    parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], ground: Ground, monitor: Monitor
+    parent: Parent, runtime: Any, header: dict[str, Any], cubins: Sequence[bytes], setup: Setup, monitor: Monitor
 ) -> dict[str, Any]:
     """Verify and time the kernels of ``header["entrants"]`` and cuBLAS. The first cubin is that of ``Hold``."""
     codes = iter(cubins)
-    with ground, Hold(runtime, next(codes)) as hold:
-        arena, cublas = ground.arena, ground.cublas
+    with setup, Hold(runtime, next(codes)) as hold:
+        arena, cublas = setup.arena, setup.cublas
         entrants = []
         for entry in header["entrants"]:
             own = arena.scratch(entry["scratch"])
@@ -204,7 +204,7 @@ def measure(
             starts = [launcher(next(codes), step, arena.arguments(step["arguments"], own)) for step in steps]
             entrants.append(Contestant(entry["label"], entry["role"], starts[0] if len(starts) == 1 else _all(starts)))
         rivals = [Contestant("cuBLAS", "cublas", cublas.start)] if arena.as_stored else []
-        session = _Session(parent, runtime, ground, monitor, hold, [*entrants, *rivals])
+        session = _Session(parent, runtime, setup, monitor, hold, [*entrants, *rivals])
         session.verify()
         session.warm_up(header["warm_up"])
         session.run(header["seconds"])
@@ -231,17 +231,17 @@ class _Session:
     """The steps of ``measure``, in order: verify, warm up, run."""
 
     def __init__(
-        self, parent: Parent, runtime: Any, ground: Ground, monitor: Monitor, hold: Hold, entrants: Sequence[Contestant]
+        self, parent: Parent, runtime: Any, setup: Setup, monitor: Monitor, hold: Hold, entrants: Sequence[Contestant]
     ) -> None:
         self.parent, self.runtime, self.monitor, self.hold = parent, runtime, monitor, hold
-        self.arena, self.judge = ground.arena, ground.judge
+        self.arena, self.judge = setup.arena, setup.judge
         self.entrants = entrants
         self.watch = Stopwatch(runtime)
         self.first_us: list[float] = []
         self.warmed_s = 0.0
         self.held = True
         self._said = ""
-        self.flop = ground.arena.operations
+        self.flop = setup.arena.operations
 
     def verify(self) -> None:
         """Launch each kernel once on poisoned C and compare with cuBLAS's answer."""

@@ -92,14 +92,14 @@ def opened(it: Range) -> Iterator[None]:
     """Open a range; close it at the end."""
     token = _current.set((*_current.get(), it))
     try:
-        with _annotated(it) if is_heard() else contextlib.nullcontext():
+        with _annotated(it) if has_listener() else contextlib.nullcontext():
             yield
     finally:
         _current.reset(token)
 
 
 @functools.cache
-def is_heard() -> bool:
+def has_listener() -> bool:
     """Tell whether a profiler listens, or may listen."""
     return any(os.environ.get(name) for name in LISTENER)
 

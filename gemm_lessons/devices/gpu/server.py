@@ -23,7 +23,7 @@ from gemm_lessons.devices.gpu.memory import DeviceMemory, OutOfMemory
 from gemm_lessons.engine.process import Parent, bounds
 
 if TYPE_CHECKING:
-    from gemm_lessons.devices.gpu.measure import Ground
+    from gemm_lessons.devices.gpu.measure import Setup
 
 # cudaError values (driver_types.h) after which the context still works: a bad value, no memory, an invalid
 # configuration, an unknown function, no code for this GPU, too many resources for a launch, clusters that cannot be.
@@ -68,7 +68,7 @@ class _Server:
 
     def __init__(self, parent: Parent, runtime: Any, index: int, monitor: Monitor) -> None:
         self.parent, self.runtime, self.monitor = parent, runtime, monitor
-        self.ground: Ground | None = None  # prepared for a later measurement
+        self.setup: Setup | None = None  # prepared for a later measurement
         self.cublas = threading.Thread(target=_load_cublas, args=(runtime, index), daemon=True)
         self.cublas.start()
 
@@ -76,7 +76,7 @@ class _Server:
         """Handle one request. ``prepare`` gets no answer: ``measure`` reports its failures."""
         if header["do"] == "prepare":
             with contextlib.suppress(OutOfMemory, ImportError):
-                self.ground = self._ground(header["problem"])
+                self.setup = self._setup(header["problem"])
             return
         answer: dict[str, Any] = {}
         buffers: list[np.ndarray[Any, Any]] = []
@@ -88,20 +88,20 @@ class _Server:
             else:
                 from gemm_lessons.devices.gpu.measure import measure
 
-                ground, self.ground = self._ground(header["problem"]), None
-                answer = measure(self.parent, self.runtime, header, blobs, ground, self.monitor)
+                setup, self.setup = self._setup(header["problem"]), None
+                answer = measure(self.parent, self.runtime, header, blobs, setup, self.monitor)
         self.parent.send(answer, buffers)
 
-    def _ground(self, problem: dict[str, Any]) -> Ground:
-        from gemm_lessons.devices.gpu.measure import Ground
+    def _setup(self, problem: dict[str, Any]) -> Setup:
+        from gemm_lessons.devices.gpu.measure import Setup
 
         self.cublas.join()
-        if self.ground is not None and self.ground.problem == problem:
-            return self.ground
-        if self.ground is not None:
-            self.ground.__exit__()
-            self.ground = None
-        return Ground(self.runtime, problem)
+        if self.setup is not None and self.setup.problem == problem:
+            return self.setup
+        if self.setup is not None:
+            self.setup.__exit__()
+            self.setup = None
+        return Setup(self.runtime, problem)
 
 
 def _serve(server: _Server, errors: tuple[type[Exception], ...]) -> None:

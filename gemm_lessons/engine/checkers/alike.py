@@ -42,7 +42,7 @@ WATCHED: dict[type, tuple[str, ...]] = {
 }
 
 
-class QuietPaths:
+class PathsWithoutFindings:
     """Paths, epoch by epoch, of batches without a finding. Other batches on the same path need no analysis."""
 
     def __init__(self) -> None:

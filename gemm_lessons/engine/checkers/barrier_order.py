@@ -48,23 +48,25 @@ class BarrierOrder:
         self._lines: dict[int, int | None] = {}
         self.found: dict[tuple[int, int | None], SharedBarrier] = {}  # by number and line
 
-    def meet(self, mark: Barrier, taking: Array, clocks: Array, own: Array) -> None:
-        """Note a barrier in which the warps of ``taking`` (blocks, warps) take part; with ``bar.arrive`` they do not
-        wait. ``clocks``: vector clock of each warp before the barrier; ``own``: its own entry."""
+    def meet(self, mark: Barrier, participants: Array, clocks: Array, own: Array) -> None:
+        """Note a barrier of the warps ``participants`` (blocks, warps); with ``bar.arrive`` they do not wait.
+        ``clocks``: vector clock of each warp before the barrier; ``own``: its own entry."""
         last = self._last.get(mark.number, np.zeros_like(own))
         if mark.kind == "arrive" or last is None:
             self._last[mark.number] = None
             return
         blocks, warps = own.shape
         known = np.take_along_axis(clocks, np.broadcast_to(self._places[:, None], (blocks, warps, warps)), axis=2)
-        early: Array = taking & (last == 0) & (known < last[:, None]).any(axis=2)
+        early: Array = participants & (last == 0) & (known < last[:, None]).any(axis=2)
         if early.any():
             block, warp = np.argwhere(early)[0].tolist()
             there = int(last[block].argmax())
             lanes = (block * warps + there) * WARP, (block * warps + warp) * WARP
             lines = self._lines[mark.number], mark.line
             self.found.setdefault((mark.number, mark.line), SharedBarrier(mark.number, lines, lanes))
-        self._last[mark.number] = np.where(taking.any(axis=1, keepdims=True), np.where(taking, own, 0), last)
+        self._last[mark.number] = np.where(
+            participants.any(axis=1, keepdims=True), np.where(participants, own, 0), last
+        )
         self._lines[mark.number] = mark.line
 
 

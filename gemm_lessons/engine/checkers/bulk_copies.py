@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemm_lessons.engine.checkers.alike import AlikeClusters, QuietPaths
+from gemm_lessons.engine.checkers.alike import AlikeClusters, PathsWithoutFindings
 from gemm_lessons.engine.checkers.collector import Example, FindingCollector, Key, Names
 from gemm_lessons.engine.checkers.epochs import Windows
-from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, present, taking
+from gemm_lessons.engine.checkers.happens_before import HappensBefore, PendingCopies, Source, participants, present
 from gemm_lessons.engine.events import (
     WARP,
     Access,
@@ -72,7 +72,7 @@ class BulkCopies:
         self._padded, self._stride, self._granule = windows.padded, windows.shared, windows.shared_granule
         self._cluster, self._together = windows.cluster, windows.padded * windows.cluster  # blocks and lanes of one
         self._lanes = 0  # those that are analysed
-        self._quiet = QuietPaths()
+        self._quiet = PathsWithoutFindings()
         self._found_any = self._again = False  # of the current epoch: has a finding; was processed before
 
     def begin_batch(self) -> None:
@@ -170,7 +170,7 @@ class BulkCopies:
         if mark is None or (mark.lanes is None and mark.blocks is None):
             self._met[:] = self._time
         else:
-            self._met[taking(mark, self._padded)] = self._time
+            self._met[participants(mark, self._padded)] = self._time
         if mark is None or mark.kind != "warp":
             for pending in (self._coming, self._going):
                 if pending.anything:

@@ -30,21 +30,21 @@ class Protocol:
 
     ``handshake``: fences with atomics or volatile accesses, by which one block may pass data to another.
     ``warp_sync``: ``__syncwarp`` or warp instructions, which may order the threads of a warp.
-    ``strong``, ``hearing`` (``observed_reads``), ``narrow`` (``block_scoped``), ``optimistic``: instruction indices
+    ``strong``, ``observed`` (``observed_reads``), ``block_scoped``, ``optimistic``: instruction indices
     from the functions of ``synchronising_accesses``.
     """
 
     handshake: bool
     warp_sync: bool
     strong: frozenset[int]
-    hearing: frozenset[int]
-    narrow: frozenset[int]
+    observed: frozenset[int]
+    block_scoped: frozenset[int]
     optimistic: frozenset[int]
 
 
-# Kinds of visits: accesses other than plain stores. ``narrow`` atomics are atomic only for threads of their own block.
+# Kinds of visits: accesses other than plain stores. ``block_scoped`` ones are atomic only in their own block.
 READING = ("weak", "optimistic", "strong")
-UPDATING = ("atomic", "narrow")
+UPDATING = ("atomic", "block_scoped")
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class GlobalRaces:
             for block in blocks.tolist():
                 if touch.access.effect != "load":
                     self._flags.released.setdefault(block, []).append(self._time)
-                if touch.access.index in self._protocol.hearing:
+                if touch.access.index in self._protocol.observed:
                     self._flags.acquired[block] = self._time
 
     def _released_to(self, writer: Array, time: Array, reader: Array) -> Array:
@@ -401,7 +401,7 @@ class GlobalRaces:
     def _how(self, access: Access) -> str:
         protocol = self._protocol
         if access.effect == "atomic":
-            return "narrow" if access.index in protocol.narrow else "atomic"
+            return "block_scoped" if access.index in protocol.block_scoped else "atomic"
         if access.index in protocol.strong:
             return "strong"
         return "optimistic" if access.index in protocol.optimistic else "weak"
@@ -413,11 +413,11 @@ class GlobalRaces:
             others = READING[:2] if how == "strong" else (*READING, *UPDATING)
             return [(other, False) for other in others]
         return {
-            "weak": [("atomic", False), ("narrow", False)],
+            "weak": [("atomic", False), ("block_scoped", False)],
             "optimistic": [],
-            "strong": [("narrow", True)],
-            "atomic": [("weak", False), ("narrow", True)],
-            "narrow": [("weak", False), ("narrow", True), ("atomic", True)],
+            "strong": [("block_scoped", True)],
+            "atomic": [("weak", False), ("block_scoped", True)],
+            "block_scoped": [("weak", False), ("block_scoped", True), ("atomic", True)],
         }[how]
 
     def _check_writers(self, visit: Visit) -> None:
@@ -488,7 +488,7 @@ class GlobalRaces:
         if visitors.blocks is not None and visitors.threads is not None:
             visitors.threads.note(cell, thread, self._time)
             visitors.blocks.note(cell, (self._block(thread) + 1).astype(np.int32), self._time)
-        if how == "narrow":  # blocks of this instruction
+        if how == "block_scoped":  # blocks of this instruction
             highest = visitors.recent_high[cell]
             apart = self._block(highest) != self._block(thread)
             if apart.any():

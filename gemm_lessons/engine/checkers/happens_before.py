@@ -71,7 +71,7 @@ class HappensBefore:
         elif mark.kind == "warp":
             _meet_in_warps(known.reshape(len(known), self.lanes // WARP, WARP), mark)
         else:
-            lanes = taking(mark, self.padded)
+            lanes = participants(mark, self.padded)
             most = np.where(lanes, known, 0).reshape(by_block.shape).max(axis=2)
             before = self._signals.get(mark.number)
             if before is not None and mark.kind in ("arrive", "named"):
@@ -131,7 +131,7 @@ def _meet_in_warps(warps: Array, mark: Barrier) -> None:
     np.copyto(warps, np.maximum(warps, most), where=lanes)
 
 
-def taking(mark: Barrier, padded: int) -> Array:
+def participants(mark: Barrier, padded: int) -> Array:
     """Return the lanes that take part in a barrier of blocks, or of some lanes."""
     if mark.lanes is not None:
         return mark.lanes

@@ -26,7 +26,7 @@ class Shadow:
     def written(self, cell: Array | slice) -> Array:
         """Return whether any thread has stored into or updated each of ``cell``."""
         written: Array = self.writer[cell] != 0
-        for how in ("atomic", "narrow"):
+        for how in ("atomic", "block_scoped"):
             if how in self.visitors:
                 written = written | (self.visitors[how].high[cell] != 0)
         return written

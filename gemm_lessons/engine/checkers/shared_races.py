@@ -153,7 +153,7 @@ class Analysis:
             self.inside.meet(mark.groups[: self.lanes])
             return
         if mark.kind in ("named", "arrive"):
-            self.order.meet(mark, self.clocks.taking(mark), self.clocks.known, self.clocks.own)
+            self.order.meet(mark, self.clocks.participants(mark), self.clocks.known, self.clocks.own)
         self.clocks.barrier(mark)
 
     def _flag(self, touch: Touch) -> None:

@@ -91,9 +91,9 @@ def _facts(kernel: Kernel, shared: frozenset[str]) -> Facts:
             granules["global"] = min(granules["global"], 4)
         elif row.effect == "fence":
             fence = True
-    hearing, narrow = synchronising_accesses.observed_reads(kernel), synchronising_accesses.block_scoped(kernel)
+    observed, block_scoped = synchronising_accesses.observed_reads(kernel), synchronising_accesses.block_scoped(kernel)
     flags = synchronising_accesses.flag_accesses(kernel) if fence else frozenset()
-    protocol = Protocol(fence and flag, warp_sync, strong, hearing, narrow, optimistic)
+    protocol = Protocol(fence and flag, warp_sync, strong, observed, block_scoped, optimistic)
     return Facts(
         granules, has_async, has_phases, protocol, provenance(kernel, shared), own_arrays(kernel), optimistic, flags,
         product_registers(kernel), unused_bytes(kernel),

@@ -56,26 +56,26 @@ class WarpClocks:
         place = lane // WARP * self.known.shape[-1] + other // WARP % self.peers
         return np.asarray(self.known.reshape(-1)[place] < stamp)
 
-    def taking(self, mark: Barrier) -> Array:
+    def participants(self, mark: Barrier) -> Array:
         """Return the warps, (blocks, warps), that take part in a barrier."""
-        taking: Array = warps_of(mark.lanes, self._blocks * self._padded).reshape(self._blocks, self.warps)
-        return taking if mark.blocks is None else taking & mark.blocks[: self._blocks, None]
+        participants: Array = warps_of(mark.lanes, self._blocks * self._padded).reshape(self._blocks, self.warps)
+        return participants if mark.blocks is None else participants & mark.blocks[: self._blocks, None]
 
     def barrier(self, mark: Barrier) -> None:
         """Process a barrier of blocks, of some of their warps, or of the threads of warps."""
-        taking = self.taking(mark)
+        participants = self.participants(mark)
         if mark.kind in ("block", "named", "arrive"):
             known = self.known.copy()
             known[self.itself] = self.own
-            joined = np.where(taking[:, :, None], known, 0).max(axis=1)
+            joined = np.where(participants[:, :, None], known, 0).max(axis=1)
             if mark.kind == "arrive":
-                self._signals.setdefault(mark.number, []).append((taking, known))
+                self._signals.setdefault(mark.number, []).append((participants, known))
             else:
                 if mark.kind == "named":
-                    joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(taking.any(axis=1))))
-                self.known = np.where(taking[:, :, None], np.maximum(known, joined[:, None, :]), self.known)
-        self.own = self.own + taking
-        self.known[self.itself] = np.where(taking, self.own - 1, self.known[self.itself])
+                    joined = np.maximum(joined, self._acquire_signal(mark.number, np.asarray(participants.any(axis=1))))
+                self.known = np.where(participants[:, :, None], np.maximum(known, joined[:, None, :]), self.known)
+        self.own = self.own + participants
+        self.known[self.itself] = np.where(participants, self.own - 1, self.known[self.itself])
 
     def flag(self, uses: Iterable[tuple[int, int]], acquires: bool, releases: bool) -> None:
         """Process uses of flags, (warp, granule), one after the other, as atomics execute: acquire, then release."""

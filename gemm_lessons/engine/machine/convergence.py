@@ -171,14 +171,14 @@ class Convergence:
         """Return (warps, 32): whether the lanes that a lane names have come or ended, those that live, its group."""
         state = self._state
         members = meeting.members.reshape(-1, WARP)
-        taking = here
+        participants = here
         passing = np.zeros_like(here)
         if meeting.guard is not None:
             holds = (meeting.guard != meeting.instruction.guard_negated).reshape(-1, WARP)
-            taking, passing = here & holds, here & ~holds
-        group = groups(members, taking)
+            participants, passing = here & holds, here & ~holds
+        group = groups(members, participants)
         named = members & spread(ballot(state.alive))
-        return (taking & ((named & ~group) == 0)) | passing, named, group
+        return (participants & ((named & ~group) == 0)) | passing, named, group
 
     def wake(self) -> None:
         """Release all held lanes after threads have ended, so that they check again."""

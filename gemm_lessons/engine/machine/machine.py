@@ -103,7 +103,7 @@ class Setting:
     copies: bool = False  # track undefined values also in shared and local memory, as ``blanks`` does
     placed: bool = False  # record the true address of every global access
     portable: bool = False  # report a kernel to which a clock or the GPU's choices matter
-    elsewhere: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
+    placement: int = 0  # 1: buffers are close to each other, 2: in the opposite order, too
     count_products: bool = False  # also count the products in a sum of a tensor core
     tally: ProductTally | None = None  # of such a run, whose sums are numbers of products
     tiles: bool = False  # record which boxes tensor copies put where, and which tiles products read
@@ -236,7 +236,7 @@ class Machine:
             variables.append(Variable(GRID_BARRIER, "global", ALIGNMENT, 8))
         variables += maps_in_memory(self.program.kernel, self.arguments)
         placed = [v for v in variables if v.space in ("global", "const")]
-        memory = GlobalMemory(buffers_of(self.arguments), placed, elsewhere=self.setting.elsewhere)
+        memory = GlobalMemory(buffers_of(self.arguments), placed, placement=self.setting.placement)
         if (stored := self.program.stored_parameters) is not None:
             given = zip(self.program.kernel.parameters, self.arguments, strict=True)
             memory.track(buffers_of(argument for parameter, argument in given if parameter.name in stored))

@@ -73,15 +73,15 @@ class Allocation:
 class GlobalMemory:
     """One arena of bytes that holds every allocation, 16-byte aligned so that it can be viewed at any width."""
 
-    def __init__(self, buffers: Iterable[Buffer], variables: Iterable[Variable], *, elsewhere: int = 0) -> None:
-        """``elsewhere``: 1 and 2 give other addresses, close to each other; 2 in the opposite order."""
+    def __init__(self, buffers: Iterable[Buffer], variables: Iterable[Variable], *, placement: int = 0) -> None:
+        """``placement``: 1 and 2 give other addresses, close to each other; 2 in the opposite order."""
         separate = _separate(buffers)
         self._first, self._spacing = GLOBAL_BASE, ALLOCATION_SPACING
-        if elsewhere:
+        if placement:
             largest = max((it.array.size * it.array.itemsize for it in separate), default=1)
-            self._first, self._spacing = ELSEWHERE // elsewhere, 1 << max(21, largest.bit_length() + 1)
-            separate = separate[:: 1 if elsewhere == 1 else -1]
-        self._guard = 0 if elsewhere else GUARD
+            self._first, self._spacing = ELSEWHERE // placement, 1 << max(21, largest.bit_length() + 1)
+            separate = separate[:: 1 if placement == 1 else -1]
+        self._guard = 0 if placement else GUARD
         self.allocations: list[Allocation] = []
         contents: list[tuple[Allocation, NDArray[np.uint8]]] = []
         self._buffers: list[tuple[Allocation, Buffer]] = []

@@ -244,7 +244,7 @@ class Simulator:
         sass.count(code, machine.launch, machine.initial_memory, [blocks], watch, FOLLOWED)
         return machine.launch, code.shared_origin
 
-    def by_instruction(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Sums:
+    def count_by_instruction(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> Sums:
         """Count a launch by instruction of the machine code. Nothing is written. Raise as ``follow``."""
         code, machine = self._followed(compiled, grid, arguments)
         return sass.count(code, machine.launch, machine.initial_memory)
@@ -298,16 +298,16 @@ class Simulator:
         return Finding("machine_dependent", "error", "address", line, file=compiled.path), True
 
     def executed(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], *, elsewhere: int
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], *, placement: int
     ) -> tuple[int, ...]:
         """Run a launch and write the outputs back; return how many threads executed each PTX instruction.
 
-        ``elsewhere``: which addresses buffers have (``Setting``). Raise ``UnsupportedKernel``.
+        ``placement``: which addresses buffers have (``Setting``). Raise ``UnsupportedKernel``.
         """
         request = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments)
         counts = LaneCounts()
         with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)):
-            machine = request.with_settings(counting=False, elsewhere=elsewhere).machine(counts)
+            machine = request.with_settings(counting=False, placement=placement).machine(counts)
             with contextlib.suppress(Fault):
                 machine.run()
         machine.memory.write_back()
