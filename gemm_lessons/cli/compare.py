@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help="A lesson (03, block_tile), or a file with a kernel.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The lesson or file to compare it with.")],
     solution: Annotated[
         bool, typer.Option("--solution", help="Compare the references, even where you have a kernel.cu.")
     ] = False,

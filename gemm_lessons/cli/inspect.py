@@ -45,11 +45,11 @@ def inspect(
     u64.
 
     --symbol sets variables of the source: --symbol 'weights=f32[9], ns::scale=1.5'. Those that are out or inout are
-    shown after the launch, as of --symbol 'total=out i32[1]', which begins with what the source gives it.
+    shown after the launch, such as --symbol 'total=out i32[1]', which starts with its value in the source.
 
-    FILE may be PTX of nvcc, clang or Triton. It is taken as it is: lines are those of its line table, else its own.
+    FILE may be PTX from nvcc, clang or Triton. It is taken as it is: lines are those of its line table, else its own.
     Counters are counted on its machine code if FILE.cubin is beside FILE.ptx, else on PTX. --dynamic-shared is what
-    the host would ask for (Triton: metadata.shared).
+    the host would request (Triton: metadata.shared).
     """
     from gemm_lessons.cli.guard import in_child
 

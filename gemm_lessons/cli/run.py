@@ -92,11 +92,11 @@ class DeviceOptions:
     ] = DeviceChoice.auto
     gpu_index: Annotated[
         int,
-        typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU, of those that CUDA_VISIBLE_DEVICES leaves."),
+        typer.Option("--gpu-index", min=0, metavar="N", help="Which GPU, of those in CUDA_VISIBLE_DEVICES."),
     ] = 0
     gpu: Annotated[
         str | None,
-        typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for. Default: the one here, else H200."),
+        typer.Option("--gpu", metavar=GPU, help="The GPU that estimates are for. Default: this machine's, else H200."),
     ] = None
 
     @property
