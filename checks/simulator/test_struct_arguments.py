@@ -4,6 +4,7 @@ information."""
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,42 +21,7 @@ from gemm_lessons.engine.records.launch import Grid
 from gemm_lessons.engine.records.metrics import COUNTED
 from gemm_lessons.engine.simulator import Simulator
 
-SOURCE = """
-#include <cuda_fp16.h>
-struct Side { const float *x; int stride; };
-template <int N> class Shape {
-    int size[N];
-public:
-    static constexpr int rank = N;
-    __device__ int operator[](int i) const { return size[i]; }
-};
-struct Base { float alpha; __half h; };
-enum class Mode { negated = -1, plain };
-struct Empty {};
-struct Params : Base {
-    Side side[2];
-    float *__restrict__ y;
-    Shape<2> shape;
-    bool twice;
-    unsigned low : 3, high : 5;
-    int signs : 4;
-    Mode mode;
-    union { int whole; float real; };
-    struct { short a, b; } inner;
-    double grid[2][3];
-    float4 four;
-    const void *nothing;
-    Params *next;
-    Params(const Params &) = default;
-};
-template <class P, class F> __global__ void add(const P p, F, int n) {
-    const int i = threadIdx.x;
-    if (i >= n) return;
-    float v = p.side[0].x[i * p.side[0].stride] + p.side[1].x[i * p.side[1].stride];
-    v = (p.twice ? 2 : 1) * p.alpha * v + p.low * 100 + p.high * 1000 + p.signs + p.shape[1] + p.real;
-    v += float(p.h) + p.inner.b + p.grid[1][2] + p.four.w;
-    p.y[i] = p.mode == Mode::negated && !p.nothing && !p.next ? -v : v;
-}"""
+SOURCE = (Path(__file__).parent / "sources" / "struct_arguments.cu").read_text()
 ENTRY = "add<Params, Empty>"
 X, Y = np.arange(64, dtype=np.float32), np.zeros(32, np.float32)
 GIVEN: dict[str, Any] = {
@@ -210,34 +176,7 @@ def test_a_field_that_is_not_understood_is_named(says):
     assert says in str(raised.value)
 
 
-MAPS = """
-#include <cuda.h>
-struct Map { CUtensorMap desc; char strides; };  // 192 bytes
-struct Dim { size_t v; };
-struct Layout { float *raw; Dim rows, cols; Map maps[2]; };
-struct Params { int n; Layout from; int after; };
-__device__ __forceinline__ float fetched(const CUtensorMap &map, int x, int y) {
-    __shared__ alignas(128) float tile[8 * 8];
-    __shared__ alignas(8) unsigned long long full;
-    const unsigned bar = __cvta_generic_to_shared(&full), to = __cvta_generic_to_shared(tile);
-    if (threadIdx.x == 0) {
-        asm volatile("mbarrier.init.shared.b64 [%0], 1;\\nfence.proxy.async;" :: "r"(bar));
-        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 256;" :: "r"(bar));
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                     " [%0], [%1, {%3, %4}], [%2];"
-                     :: "r"(to), "l"(&map), "r"(bar), "r"(x), "r"(y) : "memory");
-    }
-    __syncthreads();
-    asm volatile("{ .reg .pred p; L: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra L; }"
-                 :: "r"(bar) : "memory");
-    return tile[threadIdx.x];
-}
-template <class P> __global__ void copy(const __grid_constant__ P p, float *y, int which) {
-    y[threadIdx.x] = fetched(p.from.maps[which].desc, p.n, p.after) + p.from.rows.v;
-}
-__global__ void one(const __grid_constant__ Map m, float *y) {
-    y[threadIdx.x] = fetched(m.desc, 0, 8);
-}"""
+MAPS = (Path(__file__).parent / "sources" / "struct_maps.cu").read_text()
 WHOLE = np.arange(32 * 24, dtype=np.float32).reshape(32, 24)
 
 
