@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,107 +70,7 @@ def test_wrong_descriptors_are_explained(name: str) -> None:
     assert not [it for it in words if it not in found.message], found.message
 
 
-# Lesson, kernel, edits of it, the finding's case, and words of its sentence.
-EDITED: dict[str, tuple[str, str, tuple[tuple[str, str], ...], str, tuple[str, ...]]] = {
-    "wgmma without the swizzle": (
-        "wgmma",
-        "solution",
-        (("bits |= 1ull << 62;", ""),),
-        "mixed",
-        ("the copy swizzles by 128 bytes, the descriptor says no swizzle",),
-    ),
-    "wgmma with another swizzle": (
-        "wgmma",
-        "solution",
-        (("1ull << 62", "2ull << 62"),),
-        "mixed",
-        ("the descriptor says 64",),
-    ),
-    "wgmma, strips and groups exchanged": (
-        "wgmma",
-        "solution",
-        (("sizeof(from.b[0]), EIGHT", "EIGHT, sizeof(from.b[0])"),),
-        "mixed",
-        ("stride is 8,192 bytes, where 1,024 fit", "leading offset is 1,024 bytes, where 8,192 fit"),
-    ),
-    "narrow products, k without the swizzle's bit": (
-        "wgmma",
-        "narrow_products",
-        ((" | 1ull << 62", " | 3ull << 62"),),
-        "mixed",
-        ("the descriptor says 32",),
-    ),
-    "roles, strips too close": (
-        "roles",
-        "solution",
-        (("sizeof(from.b[0]), EIGHT", "sizeof(from.b[0]) / 2, EIGHT"),),
-        "mixed",
-        ("leading offset is 4,096 bytes, where 8,192 fit",),
-    ),
-    "roles, four rows": (
-        "roles",
-        "solution",
-        (("EIGHT = 8 * ROW", "EIGHT = 4 * ROW"),),
-        "twice",
-        ("stride is 512 bytes, where 1,024 fit",),
-    ),
-    "persistent, a step of A too long": (
-        "persistent",
-        "solution",
-        (("[role * ROWS][k], 0", "[role * ROWS][2 * k], 0"),),
-        "apart later",
-        ("A's descriptor is 64 bytes further", "B's 2048"),
-    ),
-    "clusters, a step of B too short": (
-        "clusters",
-        "solution",
-        (("&from.b[0][k][0]", "&from.b[0][k / 2][0]"),),
-        "apart later",
-        ("A's descriptor is 32 bytes further", "B's 1024"),
-    ),
-    "CUTLASS's style, A four rows further down": (
-        "roles",
-        "cutlass_cooperative",
-        (("warp_group * 64 * BK", "(warp_group * 64 + 4) * BK"),),
-        "mixed",
-        ("starts at byte 8,704 of the box, where 8,192 fits",),
-    ),
-    "DeepGEMM's style, distances in bytes": (
-        "roles",
-        "deep_gemm",
-        (("(1024 >> 4) << 32", "1024 << 32"),),
-        "mixed",
-        ("stride is 16,384 bytes, where 1,024 fit",),
-    ),
-    "ThunderKittens' style, steps of A in bytes": (
-        "roles",
-        "thunderkittens",
-        (("in.a[groupid].data + 16 * k", "in.a[groupid].data + 32 * k"),),
-        "apart later",
-        ("A's descriptor is 64 bytes further",),
-    ),
-    "DeepGEMM's fp8, k in steps of 64": (
-        "fp8",
-        "deepgemm",
-        (("warp_group * 64 * BLOCK_K + k * 32),", "warp_group * 64 * BLOCK_K + k * 64),"),),
-        "apart later",
-        ("A's descriptor is 64 bytes further",),
-    ),
-    "fp8, steps of 16 k": (
-        "fp8",
-        "solution",
-        (("DEPTH = 32 / sizeof(Number)", "DEPTH = 16 / sizeof(Number)"),),
-        "again",
-        ("columns 16 to 47 of map_A", "16 bytes further"),
-    ),
-    "fp8, sixteen rows": (
-        "fp8",
-        "solution",
-        (("(EIGHT / 16) << 32", "(EIGHT / 8) << 32"),),
-        "other",
-        ("stride is 2,048 bytes, where 1,024 fit",),
-    ),
-}
+EDITED: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("wrong_descriptors.toml").read_text())
 
 
 @cache
@@ -197,7 +100,7 @@ SAMPLE = ("wgmma without the swizzle", "clusters, a step of B too short", "DeepG
 
 @pytest.mark.parametrize("name", [it if it in SAMPLE else pytest.param(it, marks=pytest.mark.long) for it in EDITED])
 def test_wrong_descriptors_of_lessons_and_public_styles(name: str) -> None:
-    lesson, kernel, edits, case, words = EDITED[name]
+    lesson, kernel, edits, case, words = EDITED[name].values()
     source = _sources()[lesson, kernel]
     for old, new in edits:
         assert source.count(old) == 1, old
@@ -214,6 +117,6 @@ def test_wrong_descriptors_of_lessons_and_public_styles(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted({(it[0], it[1]) for it in EDITED.values()}), ids="/".join)
+@pytest.mark.parametrize("name", sorted({(it["lesson"], it["kernel"]) for it in EDITED.values()}), ids="/".join)
 def test_their_kernels_are_not_accused_even_when_asked(name: tuple[str, str]) -> None:
     assert _misread(name[0], _sources()[name]) == (True, None)
