@@ -186,6 +186,16 @@ __device__ float turned(float *x, int i) {
     return s[63 - i];
 }
 """
+TESTED = """
+#define AT(p) "r"((unsigned)__cvta_generic_to_shared(p))
+__device__ int over(unsigned long long *b, unsigned parity) {
+    int yes;
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.s32 %0, 1, 0, p; }"
+        : "=r"(yes) : AT(b), "r"(parity) : "memory");
+    return yes;
+}
+"""
+INIT = 'if (!threadIdx.x) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: AT(&b) : "memory"); __syncthreads();'
 BOTH = "extern __shared__ float d[];\n__device__ void put(int i) {\n    d[i] = i;\n}\n"
 
 
@@ -198,6 +208,12 @@ BOTH = "extern __shared__ float d[];\n__device__ void put(int i) {\n    d[i] = i
             "put(threadIdx.x); x[threadIdx.x] = d[63 - threadIdx.x];",
             "(line 3 is of own.cuh, line 5 of k.cu)",
             ["5 |"],
+        ),
+        (
+            TESTED,
+            f"__shared__ unsigned long long b; {INIT} x[threadIdx.x] = over(&b, 3);",
+            "mbarrier in own.cuh: in line 5, the mbarrier b is tested for parity 3",
+            [],
         ),
     ],
 )

@@ -169,9 +169,9 @@ class AsyncGroup:
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """An operation of ``lanes`` (n,) on the mbarriers at ``offsets`` (n,) of shared memory, in line ``line``. Offsets
-    count from the first block of the lanes' cluster; windows of its blocks follow one another. ``CLUSTER``: the barrier
-    of the cluster.
+    """An operation of ``lanes`` (n,) on the mbarriers at ``offsets`` (n,) of shared memory, in line ``line``, by the
+    instruction of that ``index`` where it is known. Offsets count from the first block of the lanes' cluster; windows
+    of its blocks follow one another. ``CLUSTER``: the barrier of the cluster.
 
     init: they initialise them. arrive: they arrive in ``phases`` (n,). sent: they send bytes to these. wait:
     they have seen ``phases`` complete (-1: the phase before the first). vain: they have seen that ``phases`` are not
@@ -185,6 +185,7 @@ class Phase:
     phases: np.ndarray[Any, Any]
     total: int
     line: int | None = None
+    index: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -461,20 +462,17 @@ class BulkCopies:
                 continue
             lanes = int(mark.lanes[first]), int(mark.lanes[last])
             where = self._mbarrier(offset)
-            key = Key("mbarrier", "error", mark.line, None, "", f"spilled {where.array}")
-
-            def example(lanes: tuple[int, int] = lanes, where: Mbarrier = where) -> Example:
-                actors = (self._names.actor(batch, lane, line=mark.line) for lane in lanes)
-                return Example("spilled", None, tuple(actors), OfMbarrier(where))
-
-            self._report(key, example)
+            (one, file), (other, _) = (self._names.at_mbarrier(batch, lane, mark) for lane in lanes)
+            key = Key("mbarrier", "error", mark.line, None, file, f"spilled {where.array}")
+            self._report(key, partial(Example, "spilled", None, (one, other), OfMbarrier(where)))
 
     def _parity(self, batch: Batch, mark: Phase) -> None:
         """Report a parity other than 0 and 1, which PTX does not define. GPUs take its lowest bit."""
-        where, value, lane = self._mbarrier(int(mark.offsets[0])), int(mark.phases[0]), int(mark.lanes[0])
-        key = Key("mbarrier", "warning", mark.line, None, "", f"parity {where.array}")
-        facts = MbarrierMisuse(where, "", value)
-        self._report(key, lambda: Example("parity", None, (self._names.actor(batch, lane, line=mark.line),), facts))
+        where = self._mbarrier(int(mark.offsets[0]))
+        actor, file = self._names.at_mbarrier(batch, int(mark.lanes[0]), mark)
+        key = Key("mbarrier", "warning", mark.line, None, file, f"parity {where.array}")
+        facts = MbarrierMisuse(where, "", int(mark.phases[0]))
+        self._report(key, partial(Example, "parity", None, (actor,), facts))
 
     def _check_init(self, access: Access, batch: Batch, offset: int, lanes: Array) -> None:
         """Report a copy that does not see the ``mbarrier.init`` of the mbarrier it reports to."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from gemm_lessons.engine.compiler.diagnostics import plain_name
-from gemm_lessons.engine.events import Access, Batch, LaunchInfo
+from gemm_lessons.engine.events import Access, Batch, LaunchInfo, Phase
 from gemm_lessons.engine.machine.mbarriers import mbarrier_at
 from gemm_lessons.engine.machine.state import coordinates
 from gemm_lessons.engine.records.facts import Actor, Details, Location, Mbarrier
@@ -75,8 +75,16 @@ class Names:
             return Actor(in_block, block, line)
         return Actor(in_block, block, access.line, access.effect, access.width, self.called(access))
 
-    def called(self, access: Access) -> tuple[str, int] | None:
+    def at_mbarrier(self, batch: Batch, lane: int, mark: Phase) -> tuple[Actor, str]:
+        """Return the thread of a lane that arrives at an mbarrier or tests it, and the file of the line."""
+        assert mark.index is not None
+        source = self._launch.kernel.instructions[mark.index].source
+        actor = dataclasses.replace(self.actor(batch, lane, line=mark.line), called=self.called(mark))
+        return actor, source.file if source else ""
+
+    def called(self, access: Access | Phase) -> tuple[str, int] | None:
         """Return the line that calls the function of an access (``Kernel.called_in``), if that is not the kernel."""
+        assert access.index is not None
         kernel = self._launch.kernel
         return kernel.called_in(kernel.instructions[access.index])
 

@@ -198,7 +198,7 @@ def _arrive(binding: Binding) -> Callable[[], None]:
             state.history.note("arrived", instruction.index, lanes, cell, phase, count)
         if row is not None and token is not None:
             row[lanes] = np.where(phase & 1, token | PHASE, token & ~PHASE)
-        state.trace.append(Phase("arrive", lanes, one.offsets(cell), phase, state.lanes, line))
+        state.trace.append(Phase("arrive", lanes, one.offsets(cell), phase, state.lanes, line, instruction.index))
 
     return binding.for_lanes(run)
 
@@ -222,7 +222,8 @@ def _wait(binding: Binding) -> Callable[[], None]:
             state.phases.check(cell)
         if by_parity and (odd := asked > 1).any():  # machine code takes the lowest bit
             values = asked[odd].astype(np.int32)
-            state.trace.append(Phase("parity", lanes[odd], one.offsets(cell[odd]), values, state.lanes, line))
+            offsets = one.offsets(cell[odd])
+            state.trace.append(Phase("parity", lanes[odd], offsets, values, state.lanes, line, instruction.index))
             asked = asked & np.uint32(1)
         parity = (asked if by_parity else asked >> np.uint64(63)).astype(np.int32)
         now = state.phases.phase[cell]
@@ -276,7 +277,7 @@ def bind_copies_arrive(binding: Binding) -> Callable[[], None]:
                 phase = state.phases.arrive(cell, nothing + 1, nothing, False, True)
                 state.history.note("arrived", instruction.index, lanes, cell, phase, nothing + 1)
         for kind in KINDS:
-            state.trace.append(Phase(kind, lanes, one.offsets(cell), phase, state.lanes, line))
+            state.trace.append(Phase(kind, lanes, one.offsets(cell), phase, state.lanes, line, instruction.index))
 
     return binding.for_lanes(run)
 
