@@ -12,7 +12,7 @@ checkout of each in ``owner+name``, which you make with git (``git clone``, then
 expression of NumPy over the arguments by name, in float64), and as needed ``shared`` (bytes), ``cluster``, ``std``,
 ``include`` (folders of the checkout), ``define``, ``source`` (lines of
 yours that include the file), ``after`` (lines of yours after the file's own), ``shape`` (words), ``values``
-(expressions for arrays that are not random).
+(expressions for arrays that are not random). A ``file`` in PTX may have its cubin beside it.
 """
 
 from __future__ import annotations

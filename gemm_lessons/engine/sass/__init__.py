@@ -191,7 +191,7 @@ def _prepared(compiled: Compiled, key: str | None) -> Code:
 
 def _program(compiled: Compiled) -> Listing:
     if not compiled.sass:
-        raise Uncountable("there is no machine code")
+        raise Uncountable("there is no machine code (no cubin beside the PTX)")
     code = tuple(decode(index, instruction) for index, instruction in enumerate(compiled.sass))
     if len({d.source.address for d in code}) != len(code):
         raise Uncountable("the kernel calls device functions")
