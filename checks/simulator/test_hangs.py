@@ -292,3 +292,36 @@ def test_where_a_signal_is_missing_the_other_ones_line_is_named(run: Run, droppe
         f" without it (line {line_of(source, f'of the {left} warp')} arrives there, too); let every warp arrive there"
     )
     assert fault.message.startswith(said), fault.message
+
+
+# Too few arrivals: the last thread waits for the phase after. The kernel also has a loop around a flag.
+FLAG_AND_PHASE = (
+    HEAD
+    + """
+extern "C" __global__ void k(volatile unsigned *y)
+{
+    __shared__ u64 bar[1];
+    const int t = threadIdx.x;
+    while (y[0] == 7) {}
+    if (t == 0) { init(bar, 63); made(); }
+    __syncthreads();
+    u64 s;
+    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(s) : "r"(AT(bar)) : "memory");
+    unsigned yes, x = t;
+    do {
+        for (int i = 0; i < 4; i++) x = x * x + (x >> 3);
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+            : "=r"(yes) : "r"(AT(bar)), "l"(s) : "memory");
+    } while (!yes);
+    __syncthreads();
+    y[t] = x;
+}
+"""
+)
+
+
+def test_a_thread_at_an_mbarrier_is_not_taken_for_one_at_a_flag(run: Run) -> None:
+    """However often it looks, and however much it computes between two looks."""
+    fault = run(FLAG_AND_PHASE, 2, 64, [np.zeros(64, np.uint32)], fault="deadlock").fault
+    line = line_of(FLAG_AND_PHASE, "mbarrier.arrive.shared.b64 %0")
+    assert fault.message.startswith(f"in line {line}, threads 32 to 63 of block 0 arrive together at the mbarrier bar")

@@ -320,6 +320,28 @@ def test_branches_on_the_last_bit_of_a_power_are_those_of_hopper() -> None:
         assert counted.get("global_load_requests") == loads
 
 
+ELECTED = """
+extern "C" __global__ void k(int *y) {
+    int lane = -1, one = 0;
+    if (threadIdx.x >= 5)
+        asm volatile("{ .reg .pred p; elect.sync %0|p, 0xFFFFFFE0; selp.s32 %1, 1, 0, p; }" : "=r"(lane), "=r"(one));
+    if (one) y[64 + 16 * lane] = 7;
+    y[threadIdx.x] = lane;
+}
+"""
+
+
+@pytest.mark.counted
+def test_the_elected_lane_has_a_number() -> None:
+    """ELECT P0, UR6, PT: an address depends on it."""
+    y = np.zeros(256, np.int32)
+    counted = simulate(ELECTED, "k", 1, 32, [y]).counters
+    assert y[:32].tolist() == 5 * [-1] + 27 * [5]
+    assert np.flatnonzero(y == 7).tolist() == [64 + 16 * 5]
+    assert not counted.inexact
+    assert counted.get("global_store_sectors") == 5
+
+
 def test_operands_of_cases_hold_the_edges() -> None:
     """The comparison above is worth something only on such operands."""
     row = cases.operand("u32", 0, 3, 11)

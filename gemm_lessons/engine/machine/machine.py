@@ -473,7 +473,8 @@ class Machine:
         if self.loop_search is not None:
             self._search_loop(number)
             return False
-        answer = self.spinning.check(number, active, self.budget, self._waiting())
+        waits = stalled and bool(self.stalls.held[active].all())
+        answer = self.spinning.check(number, active, self.budget, self._waiting(), waits)
         if answer is None:
             self._more_blocks()
             self._begin_search(number)

@@ -138,9 +138,10 @@ class SpinDetector:
         self._settle(balance)
         return 0
 
-    def check(self, number: int, active: Array, balance: int, waiting: Array) -> tuple[int, bool] | None:
+    def check(self, number: int, active: Array, balance: int, waiting: Array, stalled: bool) -> tuple[int, bool] | None:
         """Check for spinning after lanes ``active`` have run block ``number`` and used up the part. ``balance`` is the
-        remainder, below 0. Return the next part and whether lanes were held; None when the whole budget is used up."""
+        remainder, below 0. Lanes that are ``stalled`` wait for an mbarrier: they do not spin. Return the next part and
+        whether lanes were held; None when the whole budget is used up."""
         self._settle(balance)
         watch = self._watch
         if self._left < 0:
@@ -153,6 +154,9 @@ class SpinDetector:
             self._hold(ran)
             self.proven = False
             return 0, True
+        if stalled:
+            self._watch = None
+            return self._next_part(), False
         if watch is None:
             self._watch = _StateComparison(number, active.copy(), self._snapshot(waiting), active.copy(), {number})
             return 0, False

@@ -193,17 +193,18 @@ def _vote(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
 
 
 def _elect(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
-    """ELECT P, URZ, PT: the lowest of the lanes that execute it."""
+    """ELECT P, UR6, PT: the lowest of the lanes that execute it, and its number."""
     guard = None if d.guard is None else lanes.fetcher(d.guard)
-    if len(d.operands) != 3 or d.modifiers or any(results(d)[0][1:]) or d.operands[2] != MachineRegister("P", None):
+    if len(d.operands) != 3 or d.modifiers or d.operands[2] != MachineRegister("P", None):
         raise unknown_form(d)
 
     def compute() -> tuple[Array, ...]:
         active = _active(lanes, alive)
         if guard is not None:
             active = active & _spread(lanes, guard()).reshape(-1, WARP)
-        first = active.argmax(axis=1)[:, None] == np.arange(WARP)
-        return (first & active).reshape(-1), ZERO
+        number = active.argmax(axis=1)
+        first = number[:, None] == np.arange(WARP)
+        return (first & active).reshape(-1), np.repeat(number.astype(np.uint32), WARP)
 
     return compute
 
