@@ -60,7 +60,7 @@ from gemm_lessons.running.far_shapes import (
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
 from gemm_lessons.running.rare_blocks import rare_launches
-from gemm_lessons.running.rare_sizes import launches_at_rare_sizes, named, words_of
+from gemm_lessons.running.rare_sizes import launches_at_rare_sizes, named
 from gemm_lessons.running.size_candidates import hidden_candidates
 
 COURSE = any_course()
@@ -720,7 +720,7 @@ def test_a_test_of_leading_dimensions_has_a_shape(condition: str, tmp_path: Path
     assert bool(found) == bool(condition)
     apart = [(it.shape, [it.layouts(5)[name].leading for name in "ABC"]) for it in (*launches, *found)]
     assert any(LEADING[condition](shape, *leading) for shape, leading in apart)
-    assert all(named(it.lesson, words_of(plan)) == named(variant, words_of(plan)) for it in found)
+    assert all(named(it.lesson, plan.words) == named(variant, plan.words) for it in found)
     for launch in found[:1]:
         layouts = launch.problem(5).layouts
         assert {name: layouts[name].leading for name in "ABC"} == dict(launch.leading)

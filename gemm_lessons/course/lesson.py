@@ -18,6 +18,7 @@ from gemm_lessons.engine import KitError
 from gemm_lessons.engine.arguments import Expression, ExpressionError, Number
 from gemm_lessons.engine.records import dataclass
 from gemm_lessons.gemm import (
+    OF_BUFFERS,
     DataSpec,
     Leading,
     Parameter,
@@ -216,6 +217,18 @@ class Lesson:
         if content is None:
             return None
         return names_in(content.decode(errors="replace"), self.solution_path, self.include_dirs)
+
+    @cached_property
+    def multiplying(self) -> int:
+        """Return the number of the first launch that receives what depends on A and on B."""
+        needs: dict[str, set[str]] = {it.name: {it.name} for it in self.data.factors}
+        for number, launch in enumerate(self.launches):
+            found = [it.source for it in self.parameters(launch) if it.kind in OF_BUFFERS]
+            sources = set[str]().union(*(needs.get(name, set()) for name in found))
+            if len(sources) > 1:
+                return number
+            needs |= {name: sources for name in found if self.data.by_name[name].role != "in"}
+        return 0
 
     @property
     def options(self) -> tuple[str, ...]:

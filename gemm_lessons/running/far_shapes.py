@@ -19,7 +19,7 @@ from math import lcm
 
 from gemm_lessons.course import Lesson
 from gemm_lessons.engine.records import dataclass
-from gemm_lessons.gemm import OF_BUFFERS, Shape, astuple
+from gemm_lessons.gemm import Shape, astuple
 from gemm_lessons.running.drawing import (
     FEWER,
     FULL,
@@ -149,7 +149,7 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
         whole = [lcm(step, size) for step, size in zip(steps, tile, strict=True)]
         m, n = (-(-int(size) // by) * by for size, by in zip(wanted, whole, strict=False))
         shape = Shape(m, n, whole[2] * (WALK + int(draw.random() * 2)), layout=layout)
-        if len(lesson.launches) > 1 and _multiplying(lesson) == 0:
+        if len(lesson.launches) > 1 and lesson.multiplying == 0:
             each = tile[0] * tile[1] * whole[2] * max(1.0, _tiles_per_block(lesson, shape, 0))
             number = int(affordable(lesson) / SOMEWHAT / each * (1 - draw.random() / 4))
             shape = replace(shape, k=whole[2] * max(WALK, number))
@@ -164,7 +164,7 @@ def _broad_sample(lesson: Lesson, seed: int) -> FarSample | None:
 def one_of_each(lesson: Lesson, shape: Shape, draw: random.Random) -> FarSample | None:
     """Return a sample of one block of the launch that multiplies and of each launch after it; None where blocks have
     unequal shares, or where the host chooses other clusters than at the counting shape, for which gates are."""
-    at, multiplies = lesson.at(shape), _multiplying(lesson)
+    at, multiplies = lesson.at(shape), lesson.multiplying
     grids, tile = at.grids(shape), tile_of(at)
     blocks, tiles = grids[multiplies].blocks, -(-shape.m // tile.m) * -(-shape.n // tile.n)
     clusters = (it.tile.defines.get("CLUSTER") for it in (at, lesson.at(lesson.shapes.count)))
@@ -203,7 +203,7 @@ def deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
 def hidden_tiles(lesson: Lesson, seed: int) -> tuple[FarTiles, ...]:
     """Return tiles of C to judge of a lesson where a later launch adds what blocks of an earlier one leave: two where
     M = N = K, and two at a shape that is far along M, N and K, where blocks share tiles."""
-    multiplies = _multiplying(lesson)
+    multiplies = lesson.multiplying
     if multiplies == len(lesson.launches) - 1 or hidden_sample(lesson, seed) is None:
         return ()
     draw = random.Random(f"{lesson.name} tiles {seed}")
@@ -303,19 +303,6 @@ def hidden_long(
             found.setdefault(choice(shape), []).append(shape)
     longest = (lambda it: it.m, lambda it: it.n, lambda it: min(it.m, it.n))
     return {it: tuple(dict.fromkeys(max(its, key=key) for key in longest)) for it, its in found.items()}
-
-
-def _multiplying(lesson: Lesson) -> int:
-    """Return the number of the first launch that receives what depends on A and on B."""
-    needs: dict[str, set[str]] = {it.name: {it.name} for it in lesson.data.factors}
-    for number, launch in enumerate(lesson.launches):
-        given = map(lesson.data.parameter, launch.parameters)
-        found = [it.source for it in given if it and it.kind in OF_BUFFERS]
-        sources = set[str]().union(*(needs.get(name, set()) for name in found))
-        if len(sources) > 1:
-            return number
-        needs |= {name: sources for name in found if lesson.data.by_name[name].role != "in"}
-    return 0
 
 
 def hidden_instead(lesson: Lesson, seed: int) -> tuple[Shape, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import cached_property
 from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from gemm_lessons.course import Course, Lesson, Stub, read_source, tile_sizes
 from gemm_lessons.devices import Binaries, Device, Task
 from gemm_lessons.engine import GpuSpec
+from gemm_lessons.engine.compiler import names_in
 from gemm_lessons.engine.process import Bounds, affordable
 from gemm_lessons.engine.records import Grid, dataclass
 from gemm_lessons.gemm import (
@@ -251,6 +253,12 @@ class RunPlan:
                 alike=alike,
             )
         return replace(plan, kernels=tuple(plan._line_up()))
+
+    @cached_property
+    def words(self) -> frozenset[str] | None:
+        """Return all words in the code of the kernel under test; None if it may use others, too."""
+        path = self.kernels[0].file
+        return names_in(read_source(path), path, self.lesson.include_dirs)
 
     @property
     def timer(self) -> Gpu | None:

@@ -25,7 +25,7 @@ from gemm_lessons.judging import Built
 from gemm_lessons.running.builder import variant_of
 from gemm_lessons.running.far_shapes import FarSample, FarTiles, hidden_long, hidden_shallow
 from gemm_lessons.running.plan import LaunchPlan, RunPlan
-from gemm_lessons.running.rare_sizes import named, words_of
+from gemm_lessons.running.rare_sizes import named
 
 MOST_DEEP = 3  # classes of which a block is run at the far shape ...
 MOST_EDGES = 2  # ... and such classes that an edge explains
@@ -65,7 +65,7 @@ def rare_blocks_of_variants(plan: RunPlan, built: Built) -> Iterator[tuple[Launc
     if not lesson.choices or plan.sample is None or len(lesson.launches) > 1:
         return
     known = plan.kernels[0].launches
-    words = words_of(plan)
+    words = plan.words
     shapes: dict[str, Mapping[Hashable, tuple[Shape, ...]]] = {}
     seen = [variant_of(built, it.lesson).code.counted[0] for it in known if it.sample is not None]
     for variant in (built, *built.others):

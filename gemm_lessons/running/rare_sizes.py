@@ -20,8 +20,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from gemm_lessons.course import Lesson, read_source, tile_sizes
-from gemm_lessons.engine.compiler import names_in
+from gemm_lessons.course import Lesson, tile_sizes
 from gemm_lessons.gemm import SIZES, Leading, Shape, astuple
 from gemm_lessons.judging import Built
 from gemm_lessons.running.counted_shapes import is_countable
@@ -109,7 +108,7 @@ def _chosen(
     """Return those of the ``pairs`` at which decisions, up to three ``together``, have an outcome of no ``known``
     launch."""
     lesson, code = plan.lesson, plan.device.simulator.decisions(variant.code.counted[place])
-    words = words_of(plan) if lesson.choices else None
+    words = plan.words if lesson.choices else None
     names = lesson.launches[place].parameters
     tested = _leading_tested(plan, variant, place)
 
@@ -132,7 +131,7 @@ def _chosen(
 def _leading_tested(plan: RunPlan, variant: Built, place: int) -> dict[int, str]:
     """Return which parameters of one launch are leading dimensions that the code tests, each with its buffer."""
     its = [plan.lesson.data.parameter(name) for name in plan.lesson.launches[place].parameters]
-    compared = plan.device.simulator.decisions(variant.code.counted[place]).parameters_compared()
+    compared = plan.device.simulator.decisions(variant.code.counted[place]).parameters_compared
     return {at: it.source for at in compared if (it := its[at]) and it.kind == "leading"}
 
 
@@ -144,13 +143,6 @@ def _variants(plan: RunPlan, built: Built) -> list[tuple[Built, str]]:
     every = sorted((it for it in (built, *built.others) if it.lesson in layouts), key=lambda it: -number[it.lesson])
     by_code = {tuple(map(id, it.code.counted)): it for it in reversed(every)}
     return [(it, layouts[it.lesson]) for it in reversed(by_code.values())]
-
-
-def words_of(plan: RunPlan) -> frozenset[str] | None:
-    """Return all words in the kernel's code; None if it may use others, too."""
-    path = plan.kernels[0].path
-    assert path is not None
-    return names_in(read_source(path), path, plan.lesson.include_dirs)
 
 
 def named(lesson: Lesson, words: Collection[str] | None) -> tuple[tuple[str, int], ...]:

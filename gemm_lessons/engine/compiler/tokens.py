@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from gemm_lessons.engine.records.regex import regex
@@ -103,6 +104,7 @@ def blanked(source: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join(pieces) + source[position:]
 
 
+@lru_cache(maxsize=16)
 def without_comments(source: str) -> str:
     """Return ``source`` with comments as spaces: every other character keeps its position."""
     return blanked(source, ((comment.start, comment.end) for comment in tokens_of(source, "comment")))

@@ -122,8 +122,12 @@ def _first_of_target(target: Array, source: Array, active: Array | None) -> tupl
 
 def _numbered(*columns: Array) -> Array:
     """Number the columns from 0, with equal numbers for equal values in all columns."""
-    number = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        _, value = np.unique(column, return_inverse=True)
-        _, number = np.unique(number * (int(value.max(initial=0)) + 1) + value, return_inverse=True)
-    return number
+    number, span = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns if number.size else ():
+        low, width = int(column.min()), int(np.ptp(column)) + 1
+        if span * width >= 1 << 63:
+            number = np.unique(number, return_inverse=True)[1]
+            span = int(number.max()) + 1
+        number = number * width + (column - low)
+        span *= width
+    return np.unique(number, return_inverse=True)[1]

@@ -99,7 +99,7 @@ def bind_fma(state: State, group: FmaGroup, workspace: Workspace) -> Callable[[]
             product(part, left, right, exact)
             fix_double_rounding(exact, added, exact + added, narrow)
         elif ties.min() == TIE:  # round the sums whose float64 is halfway between two float32 once
-            row, lane = np.nonzero(ties == TIE)
+            row, lane = np.divmod(np.flatnonzero(ties == TIE), state.lanes)  # faster than nonzero() of two dimensions
             number = row + part.start * each
             exact = left[number // each, lane] * right[number % columns if columns else number, lane]
             addend = added[row, lane]

@@ -11,7 +11,7 @@ store writes to global memory: a ``trap`` takes the place of such an instruction
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.provenance import stored_parameters
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel, Symbol, Variable, Vector, registers_in
 from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
-from gemm_lessons.engine.ptx.schedule import FmaGroup, row_order, schedule
+from gemm_lessons.engine.ptx.schedule import FmaGroup, places_of, schedule
 from gemm_lessons.engine.ptx.unset import maybe_unset
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
@@ -44,12 +44,12 @@ CONTROL = ("branch", "end", "stop")
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel as basic blocks with their steps, and the order of its registers in the register file."""
+    """A kernel as basic blocks with their steps, and the places of its registers in the register files."""
 
     kernel: Kernel
     blocks: tuple[Block, ...]
     steps: tuple[Sequence[Any], ...]
-    rows: Sequence[str]
+    rows: Mapping[str, tuple[int | str, int]]  # register -> its width, and its row among those of this width
     variables: tuple[Variable, ...]
     bound: set[int] = field(default_factory=set)  # basic blocks bound before, whose instructions are all supported
 
@@ -142,10 +142,10 @@ class Program:
 
 
 def prepare(kernel: Kernel, variables: tuple[Variable, ...]) -> Program:
-    """Return the program of a kernel: its blocks, steps and register order."""
+    """Return the program of a kernel: its blocks, its steps, and the places of its registers."""
     blocks = cfg.build(kernel)
     steps = tuple(schedule(block) for block in blocks)
-    return Program(kernel, blocks, steps, row_order(steps, kernel.registers), variables)
+    return Program(kernel, blocks, steps, places_of(steps, kernel.registers), variables)
 
 
 def _only_ends(blocks: Sequence[Block]) -> Array:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from gemm_lessons.engine.machine.memory import POISON, RANK_SHIFT, shared_origin
 from gemm_lessons.engine.machine.phase_history import PhaseHistory
 from gemm_lessons.engine.machine.phases import Phases
 from gemm_lessons.engine.machine.product_tally import ProductTally
-from gemm_lessons.engine.ptx.cfg import line_of, reads
-from gemm_lessons.engine.ptx.records import Instruction, Kernel, register_width
+from gemm_lessons.engine.ptx.cfg import line_of, read_by
+from gemm_lessons.engine.ptx.records import Instruction, Kernel
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Actor, Coordinates, Details, Does, Location
@@ -71,7 +72,13 @@ class State:
     """The arrays that the bound instructions of one kernel read and write, for ``blocks`` blocks in lockstep."""
 
     def __init__(
-        self, kernel: Kernel, grid: Grid, blocks: int, shared_bytes: int, local_bytes: int, row_order: Sequence[str]
+        self,
+        kernel: Kernel,
+        grid: Grid,
+        blocks: int,
+        shared_bytes: int,
+        local_bytes: int,
+        rows: Mapping[str, tuple[int | str, int]],
     ) -> None:
         self.grid = grid
         self.blocks = blocks
@@ -95,9 +102,9 @@ class State:
         self.exists = thread < self.threads
         self.cluster = math.prod(special.cluster_of(grid))  # blocks; those of a cluster are neighbours, by rank
         self.rank_bits = self.lane_block % self.cluster << RANK_SHIFT  # of addresses in the block's own shared memory
-        self.files: dict[int | str, Array] = {}
-        self.rows: dict[str, tuple[int | str, int]] = {}
-        self._allocate(kernel, row_order)
+        self.rows = rows  # register -> its width, and its row in the file of this width
+        counts = Counter(width for width, _ in rows.values())
+        self.files = {width: np.zeros((counts[width], self.lanes), dtype) for width, dtype in _FILES.items()}
         self.versions: dict[str, int] = {}
         self.special: dict[str, Array | np.generic] = {
             **special.of_launch(grid, shared_bytes, kernel.target),
@@ -146,15 +153,6 @@ class State:
             self._scratch[dtype] = np.zeros(self.lanes, dtype)
         return self._scratch[dtype]
 
-    def _allocate(self, kernel: Kernel, row_order: Sequence[str]) -> None:
-        counts: dict[int | str, int] = dict.fromkeys(_FILES, 0)
-        for name in row_order:
-            width = register_width(kernel.registers[name])
-            self.rows[name] = (width, counts[width])
-            counts[width] += 1
-        for width, dtype in _FILES.items():
-            self.files[width] = np.zeros((counts[width], self.lanes), dtype)
-
     @functools.cached_property
     def phases(self) -> Phases:
         """Return the mbarriers in shared memory, created on first use."""
@@ -181,10 +179,10 @@ class State:
         for name in self.versions:  # invalidate what was memoised in the last batch
             self.versions[name] += 1
 
-    @functools.cached_property
+    @property
     def used(self) -> frozenset[str]:
         """Return the registers that the kernel reads."""
-        return frozenset().union(*(reads(i) for i in self._kernel.instructions))
+        return read_by(self._kernel)
 
     def lanes_of(self, name: str) -> Array:
         """Return a register's row in its file, (lanes,). Raise ``UnsupportedKernel`` for a register without a row."""

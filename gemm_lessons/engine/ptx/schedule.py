@@ -14,11 +14,12 @@ Registers are then placed so that the members of a group are neighbouring rows o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gemm_lessons.engine.ptx.cfg import Block, is_product, reads, writes
-from gemm_lessons.engine.ptx.records import Address, Instruction, Register
+from gemm_lessons.engine.ptx.records import Address, Instruction, Register, register_width
 from gemm_lessons.engine.records.frozen import dataclass
 
 POOL_LIMIT = 512  # pending fma; bounds the live range of loaded values
@@ -281,8 +282,9 @@ def _group_moves(steps: Sequence[Step]) -> Iterable[Step]:
     yield from flush()
 
 
-def row_order(blocks: Iterable[Sequence[Step]], registers: Iterable[str]) -> list[str]:
-    """Return an order of the registers in which the members of groups are neighbours where possible."""
+def places_of(blocks: Iterable[Sequence[Step]], registers: Mapping[str, str]) -> dict[str, tuple[int | str, int]]:
+    """Return the width of each register and its row among those of its width. The members of groups are neighbours
+    where possible."""
     order: dict[str, None] = {}
     declared = dict.fromkeys(registers)
 
@@ -304,7 +306,9 @@ def row_order(blocks: Iterable[Sequence[Step]], registers: Iterable[str]) -> lis
             place(_name(i, 0) for i in step.instructions)
             place(_name(i, 1) for i in step.instructions)
     place(declared)
-    return list(order)
+    widths = {name: register_width(registers[name]) for name in order}
+    rows = {width: itertools.count() for width in widths.values()}
+    return {name: (width, next(rows[width])) for name, width in widths.items()}
 
 
 def _name(instruction: Instruction, position: int) -> str:

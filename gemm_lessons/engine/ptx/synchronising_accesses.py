@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from gemm_lessons.engine.ptx.cfg import Block, build, components, reads, writers, writes
+from gemm_lessons.engine.ptx.cfg import Block, build, components, read_by, reads, writers, writes
 from gemm_lessons.engine.ptx.records import (
     Address,
     Immediate,
@@ -38,7 +38,7 @@ def strong(kernel: Kernel) -> frozenset[int]:
 
 def observed_reads(kernel: Kernel) -> frozenset[int]:
     """Return the strong reads (indices) whose value the kernel uses. An unused result carries no information."""
-    read = frozenset().union(*(reads(i) for i in kernel.instructions))
+    read = read_by(kernel)
     strongly = strong(kernel)
     return frozenset(i.index for i in kernel.instructions if i.index in strongly and not read.isdisjoint(writes(i)))
 

@@ -183,8 +183,8 @@ class Simulator:
         program = _program_of(compiled)
         kept = [it for it in program.variables if it.space == "global" and it.size and not it.pointers]
         kept = [it for it in kept if not it.name.startswith("$")]  # strings of the compiler
-        named = {word for it in program.kernel.instructions for word in WORD.findall(it.text)} if kept else set()
-        return tuple(it for it in kept if it.name in named)
+        texts = [it.text for it in program.kernel.instructions] if kept else []
+        return tuple(it for it in kept if any(it.name in text and it.name in WORD.findall(text) for text in texts))
 
     def launch(
         self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
