@@ -125,7 +125,7 @@ class CounterObserver(Observer):
         self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
         self.lanes = np.zeros(len(self._names), np.int64)
         self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
-        self._bar = [i.index for i in launch.kernel.instructions if cfg.is_barrier(i)]
+        self._bar = [i.index for i in cfg.acting(launch.kernel) if cfg.is_barrier(i)]
 
     def begin_batch(self, batch: Batch) -> None:
         """Start a new set of blocks."""

@@ -69,8 +69,8 @@ class Barriers:
     def __init__(self, state: State, kernel: Kernel, registers: int) -> None:
         self.state = state
         self.pool = RegisterPool(state, kernel, registers)
-        self._specs = {i.index: self._spec(i) for i in kernel.instructions if cfg.is_barrier(i)}
-        self.of_clusters = {i.index: i for i in kernel.instructions if cfg.is_cluster_barrier(i)}
+        self._specs = {i.index: self._spec(i) for i in cfg.acting(kernel) if cfg.is_barrier(i)}
+        self.of_clusters = {i.index: i for i in cfg.acting(kernel) if cfg.is_cluster_barrier(i)}
         for instruction in self.of_clusters.values():
             check(instruction)
         self._clusters = ClusterBarriers(state)

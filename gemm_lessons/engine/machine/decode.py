@@ -34,7 +34,7 @@ from gemm_lessons.engine.machine.textures import ImageBinder
 from gemm_lessons.engine.machine.transfers import Binding, MemoryBinder
 from gemm_lessons.engine.machine.warpgroups import bind_warpgroup
 from gemm_lessons.engine.machine.warps import MemberGroups, bind_warp
-from gemm_lessons.engine.ptx.cfg import Block, line_of, unsupported, writes
+from gemm_lessons.engine.ptx.cfg import Block, line_of, unsupported
 from gemm_lessons.engine.ptx.inline import RUNTIME
 from gemm_lessons.engine.ptx.opcodes import NOTHING_TO_DO
 from gemm_lessons.engine.ptx.records import (
@@ -80,16 +80,20 @@ class Binder:
     """Binds the steps of one kernel to one ``State``."""
 
     def __init__(
-        self, state: State, layout: Layout, parameters: Sequence[KernelParameter], block: bytes, versioned: set[str]
+        self,
+        state: State,
+        layout: Layout,
+        parameters: Sequence[KernelParameter],
+        block: bytes,
+        versioned: Mapping[int, frozenset[str]],
     ) -> None:
         self.state = state
         self.layout = layout
         self.parameters = {p.name: p for p in parameters}
         self.parameter_bytes = block
-        self.versioned = versioned  # base registers of memoised addresses: each write increments their version
+        self.versioned = versioned  # instruction -> registers that it writes, the bases of memoised addresses
         self.memory = MemoryBinder(state, layout, weakly(self.value))
         self.workspace = Workspace(state.lanes)
-        state.versions = dict.fromkeys(versioned, 0)
 
     # -- operands -----------------------------------------------------------------------------------------------
 
@@ -182,12 +186,15 @@ class Binder:
         """Return whether all registers of a group are rows of one file. Inline PTX may load 32 bits into a 64-bit
         register, and a move may read a special register."""
         width = GROUPED[group.kind] if isinstance(group, FmaGroup) else 32
-        names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
-        return all(self.state.rows.get(name, ("", 0))[0] == width for name in names)
+        known: bool | None = group.__dict__.get("_one_file")
+        if known is None:
+            names = {o.name for i in group.instructions for o in i.operands if isinstance(o, Register)}
+            known = group.__dict__["_one_file"] = all(self.state.rows.get(it, ("", 0))[0] == width for it in names)
+        return known
 
     def version_updates(self, *instructions: Instruction) -> list[Op]:
         """Return closures that increment the versions of the address registers that ``instructions`` write."""
-        names = {name for it in instructions for name in writes(it) if name in self.versioned}
+        names = {name for it in instructions for name in self.versioned.get(it.index, ())}
         return [both(functools.partial(_increment_version, self.state.versions, name)) for name in sorted(names)]
 
     def single(self, instruction: Instruction) -> list[Op]:

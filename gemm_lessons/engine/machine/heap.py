@@ -10,6 +10,7 @@ import numpy as np
 
 from gemm_lessons.engine.machine.memory import ALIGNMENT
 from gemm_lessons.engine.machine.state import State
+from gemm_lessons.engine.ptx.cfg import acting
 from gemm_lessons.engine.ptx.records import Kernel, Symbol, Variable
 from gemm_lessons.engine.records.arrays import Array
 
@@ -21,7 +22,7 @@ _STEP = 16  # bytes: the alignment of addresses that malloc returns
 
 def heap_of(kernel: Kernel) -> list[Variable]:
     """Return the variable that holds the heap of a kernel, if it allocates or frees memory."""
-    called = [i.operands[0] for i in kernel.instructions if i.opcode == "call"]
+    called = [i.operands[0] for i in acting(kernel) if i.opcode == "call"]
     uses = any(isinstance(operand, Symbol) and operand.name in FUNCTIONS for operand in called)
     return [Variable(NAME, "global", ALIGNMENT, BYTES)] if uses else []
 

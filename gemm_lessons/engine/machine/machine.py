@@ -174,7 +174,8 @@ class Machine:
         self.state.images = Images(arguments)
         self.state.maps = TensorMaps(arguments)
         self.state.exit_blocks = program.exit_blocks
-        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_registers)
+        self.state.versions = dict.fromkeys(program.address_registers, 0)
+        binder = Binder(self.state, self.layout, kernel.parameters, self.parameters, program.address_writes)
         self.printer = Printer(self.state, self.memory)
         self.state.say = weakly(self.printer.call)
         if heap.NAME in self.memory.symbols:

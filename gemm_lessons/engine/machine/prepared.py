@@ -120,6 +120,12 @@ class Program:
         return address_registers(self.blocks)
 
     @functools.cached_property
+    def address_writes(self) -> Mapping[int, frozenset[str]]:
+        """Return the instructions (indices) that write such registers, with these."""
+        written = {it.index: cfg.writes(it) & self.address_registers for it in self.kernel.instructions}
+        return {index: names for index, names in written.items() if names}
+
+    @functools.cached_property
     def points_to_parameters(self) -> bool:
         """Return whether the kernel takes the address of a parameter, as it does to index one at run time."""
         names = {parameter.name for parameter in self.kernel.parameters}

@@ -14,7 +14,7 @@ import numpy as np
 from gemm_lessons.engine.events import WARP
 from gemm_lessons.engine.machine.matrices import whole_warps
 from gemm_lessons.engine.machine.state import Fault, State
-from gemm_lessons.engine.ptx.cfg import moves_registers, unsupported
+from gemm_lessons.engine.ptx.cfg import acting, moves_registers, unsupported
 from gemm_lessons.engine.ptx.records import Immediate, Instruction, Kernel
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.facts import Misuse
@@ -43,7 +43,7 @@ class RegisterPool:
 
     def __init__(self, state: State, kernel: Kernel, at_launch: int) -> None:
         self._state, self.at_launch = state, at_launch
-        self.requests = {i.index: i for i in kernel.instructions if moves_registers(i)}
+        self.requests = {i.index: i for i in acting(kernel) if moves_registers(i)}
         self._numbers = {index: _number(i) for index, i in self.requests.items()}
         self._lanes: Array | None = None  # lanes that execute now
         self._whole: dict[int, Callable[[], Any]] = {

@@ -98,6 +98,14 @@ def read_by(kernel: Kernel) -> frozenset[str]:
     return known
 
 
+def acting(kernel: Kernel) -> tuple[Instruction, ...]:
+    """Return the instructions of a kernel that do more than compute, a few of all. Memoised in the kernel."""
+    known: tuple[Instruction, ...] | None = kernel.__dict__.get("_acting")
+    if known is None:
+        known = kernel.__dict__["_acting"] = tuple(i for i in kernel.instructions if not i.row.computes)
+    return known
+
+
 def _uses(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """Return the registers that an instruction reads and writes. Memoised, since every analysis uses them."""
     row, mentioned = instruction.row, instruction.mentioned

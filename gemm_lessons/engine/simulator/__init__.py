@@ -50,7 +50,7 @@ from gemm_lessons.engine.machine.symbols import find, read_back, with_host_value
 from gemm_lessons.engine.process.bounds import OutOfTime
 from gemm_lessons.engine.ptx import parser
 from gemm_lessons.engine.ptx import records as ptx
-from gemm_lessons.engine.ptx.cfg import line_of, moves_registers, reads
+from gemm_lessons.engine.ptx.cfg import acting, line_of, moves_registers, reads
 from gemm_lessons.engine.ptx.dead_products import PRODUCT
 from gemm_lessons.engine.ptx.expansions import expand
 from gemm_lessons.engine.ptx.fma_contraction import contract
@@ -452,7 +452,7 @@ class _RequestedLaunch:
 
     def _registers_at_launch(self) -> int:
         """Return a thread's registers at launch for a kernel with ``setmaxnreg``; 0 for others or if it was dropped."""
-        if not any(map(moves_registers, self.program.kernel.instructions)):
+        if not any(map(moves_registers, acting(self.program.kernel))):
             return 0
         if not self.compiled.cubin:
             return register_pool.declared(self.program.kernel)
@@ -632,7 +632,7 @@ def _dependence(program: Program) -> str:
 
 def _global_atomics(program: Program) -> list[int]:
     """Return the indices of atomics that may access global memory, which other blocks share."""
-    atomics = (it for it in program.kernel.instructions if it.row.effect == "atomic")
+    atomics = (it for it in acting(program.kernel) if it.row.effect == "atomic")
     return [it.index for it in atomics if "shared" not in {word.partition("__")[0] for word in it.modifiers}]
 
 
