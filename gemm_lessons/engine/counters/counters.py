@@ -103,7 +103,6 @@ class CounterObserver(Observer):
         self.interpreted = Account()  # this and the next two are for the second opinion
         self.followed: Account | None = None
         self.lanes: Array = np.zeros(0, np.int64)  # threads that executed each instruction
-        self._names: list[str] = []
         self._ffma: list[int] = []
         self.launch: LaunchInfo | None = None
         self._phases = AsyncCounts(None)
@@ -122,8 +121,7 @@ class CounterObserver(Observer):
         plan = self.code.plan
         if plan is not None and (plan.moved or ("shared" in plan.spaces and launch.grid.cluster is not None)):
             self._others = OtherWriters(launch, self.code.shared_origin)
-        self._names = [instruction.full_opcode for instruction in launch.kernel.instructions]
-        self.lanes = np.zeros(len(self._names), np.int64)
+        self.lanes, self._warps = (np.zeros(len(launch.kernel.instructions), np.int64) for _ in range(2))
         self._ffma = [i.index for i in launch.kernel.instructions if is_fused(i)]
         self._bar = [i.index for i in cfg.acting(launch.kernel) if cfg.is_barrier(i)]
 
@@ -189,10 +187,8 @@ class CounterObserver(Observer):
         self._seen.clear()
 
     def end_batch(self, batch: Batch, executions: Array, lane_executions: Array) -> None:
-        """Add the batch's opcode mix, FFMA and barriers."""
-        for name, warps in zip(self._names, executions.tolist(), strict=True):
-            if warps:
-                self.opcodes[name] += warps
+        """Add the batch's executions and barriers."""
+        self._warps += executions
         self._settle(batch)
         self.lanes += lane_executions
         self.barriers = max(self.barriers, self._barriers + (int(self._waits.max()) if self._waits is not None else 0))
@@ -204,6 +200,10 @@ class CounterObserver(Observer):
         """Return the counters of a launch without a fault, or of those of its ``blocks`` that ran. ``memory`` returns
         global memory before the launch. ``slow_division``: a division of float32 took its slow path."""
         assert self.launch is not None
+        self.opcodes = Counter()
+        for instruction, warps in zip(self.launch.kernel.instructions, self._warps.tolist(), strict=True):
+            if warps:
+                self.opcodes[instruction.full_opcode] += warps
         self.interpreted.arrivals = int(self.lanes[self._bar].sum())
         self._sums.ffma = self.interpreted.fused = int(self.lanes[self._ffma].sum())
         sums, inexact = self._sums, self.code.obstacle

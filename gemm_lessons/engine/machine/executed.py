@@ -31,12 +31,8 @@ class ExecutionCounts:
         self.warps, self.lanes = (np.zeros(len(program.kernel.instructions), np.int64) for _ in range(2))
         self.block_warps, self.block_lanes = ([0] * len(program.blocks) for _ in range(2))
         self.guards: list[list[Guard]] = [
-            [
-                (i.index, state.row(i.guard.name, "pred"), i.guard_negated)
-                for i in block.instructions
-                if i.guard is not None and not i.row.ends_block and i.index not in program.overwritten_guards
-            ]
-            for block in program.blocks
+            [(i.index, state.row(i.guard.name, "pred"), i.guard_negated) for i in instructions if i.guard is not None]
+            for instructions in program.guarded
         ]
 
     def begin(self) -> None:
@@ -64,12 +60,10 @@ class ExecutionCounts:
 
     def sum_up(self) -> None:
         """Add the counts of basic blocks to their unguarded instructions, and reset them."""
-        for number, block in enumerate(self.program.blocks):
+        for number, instructions in enumerate(self.program.unguarded):
             if self.block_warps[number]:
-                for instruction in block.instructions:
-                    if instruction.guard is None or instruction.row.ends_block:
-                        self.warps[instruction.index] += self.block_warps[number]
-                        self.lanes[instruction.index] += self.block_lanes[number]
+                self.warps[instructions] += self.block_warps[number]
+                self.lanes[instructions] += self.block_lanes[number]
             self.block_warps[number] = self.block_lanes[number] = 0
 
 

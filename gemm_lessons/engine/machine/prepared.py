@@ -101,6 +101,26 @@ class Program:
         return spinning.waiting_blocks(self.kernel, self.blocks)
 
     @functools.cached_property
+    def guarded(self) -> tuple[Sequence[Instruction], ...]:
+        """Return, per basic block, the instructions whose lanes are counted at its end."""
+        return tuple(
+            [
+                i
+                for i in block.instructions
+                if i.guard and not i.row.ends_block and i.index not in self.overwritten_guards
+            ]
+            for block in self.blocks
+        )
+
+    @functools.cached_property
+    def unguarded(self) -> tuple[Array, ...]:
+        """Return, per basic block, the instructions (indices) that are executed as often as the block."""
+        return tuple(
+            np.array([i.index for i in block.instructions if i.guard is None or i.row.ends_block], np.int64)
+            for block in self.blocks
+        )
+
+    @functools.cached_property
     def overwritten_guards(self) -> frozenset[int]:
         """Return guarded instructions whose predicate they or a later one write: only inline PTX has them."""
         found: set[int] = set()

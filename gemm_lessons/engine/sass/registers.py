@@ -10,7 +10,6 @@ Architecture via Microbenchmarking" (2018), section 3.5.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from gemm_lessons.engine.sass.operands import Decoded, MachineRegister
@@ -42,7 +41,7 @@ def _reads(code: Sequence[Decoded]) -> Iterator[tuple[int, int]]:
             continue
         banks: tuple[set[int], set[int]] = (set(), set())
         keep: dict[int, int] = {}
-        texts = re.split(r",\s*", d.text)[1:]
+        texts = d.text.split(",")[1:]
         for place, (operand, text) in enumerate(zip(d.operands[1:], texts, strict=False)):
             if isinstance(operand, MachineRegister) and operand.file == "R" and operand.number is not None:
                 if kept.get(place) != operand.number:
