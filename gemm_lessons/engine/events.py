@@ -337,7 +337,8 @@ class Batch:
 
     def thread(self, lane: np.ndarray[Any, Any] | int) -> Any:
         """Return the number in the grid of a lane's thread, where blocks are padded to whole warps."""
-        return self.numbers[lane // self.padded_threads] * self.padded_threads + lane % self.padded_threads
+        block = lane // self.padded_threads
+        return lane + (self.numbers[block] - block) * self.padded_threads
 
 
 @dataclass(frozen=True)

@@ -259,11 +259,11 @@ class GlobalRaces:
         touch = placed.touch
         lane = touch.active_lanes
         address = touch.addresses[lane] + placed.base
-        which = np.searchsorted(self._starts, address, side="right") - 1
-        first = int(which[0])
-        if (which == first).all():
-            self._in_buffer(batch, touch.access, first, lane, address)
+        first, last = np.searchsorted(self._starts, (address.min(), address.max()), side="right").tolist()
+        if first == last:
+            self._in_buffer(batch, touch.access, first - 1, lane, address)
         else:
+            which = np.searchsorted(self._starts, address, side="right") - 1
             for buffer in np.unique(which).tolist():
                 here = which == buffer
                 self._in_buffer(batch, touch.access, buffer, lane[here], address[here])
@@ -362,12 +362,12 @@ class GlobalRaces:
     def _in_buffer(self, batch: Batch, access: Access, buffer: int, lane: Array, address: Array) -> None:
         shadow = self._shadow(buffer)
         cell = (address - self._buffers[buffer][1]) // shadow.granule
+        thread = (batch.thread(lane) + 1).astype(np.int32)
+        epoch = self._epoch[lane // self._padded]
         count = access.width // shadow.granule
         if count > 1:
             cell = (cell[:, None] + np.arange(count)).reshape(-1)
-            lane = np.repeat(lane, count)
-        thread = (batch.thread(lane) + 1).astype(np.int32)
-        epoch = self._epoch[lane // self._padded]
+            thread, epoch = np.repeat(thread, count), np.repeat(epoch, count)
         visit = Visit(access, self._number(access), self._buffers[buffer][1], shadow, cell, thread, epoch)
         self._check_writers(visit)
         for how, apart_only in self._racing_visits(access):

@@ -60,11 +60,9 @@ class ExecutionCounts:
 
     def sum_up(self) -> None:
         """Add the counts of basic blocks to their unguarded instructions, and reset them."""
-        for number, instructions in enumerate(self.program.unguarded):
-            if self.block_warps[number]:
-                self.warps[instructions] += self.block_warps[number]
-                self.lanes[instructions] += self.block_lanes[number]
-            self.block_warps[number] = self.block_lanes[number] = 0
+        for counts, of_blocks in ((self.warps, self.block_warps), (self.lanes, self.block_lanes)):
+            counts += np.array([*of_blocks, 0])[self.program.counted_by]
+            of_blocks[:] = [0] * len(of_blocks)
 
 
 def warps_of(lanes: Array) -> int:

@@ -113,12 +113,12 @@ class Program:
         )
 
     @functools.cached_property
-    def unguarded(self) -> tuple[Array, ...]:
-        """Return, per basic block, the instructions (indices) that are executed as often as the block."""
-        return tuple(
-            np.array([i.index for i in block.instructions if i.guard is None or i.row.ends_block], np.int64)
-            for block in self.blocks
-        )
+    def counted_by(self) -> Array:
+        """Return, per instruction, the basic block that is executed as often; -1 for a guarded one."""
+        found = np.full(len(self.kernel.instructions), -1)
+        for block in self.blocks:
+            found[[i.index for i in block.instructions if i.guard is None or i.row.ends_block]] = block.number
+        return found
 
     @functools.cached_property
     def overwritten_guards(self) -> frozenset[int]:
