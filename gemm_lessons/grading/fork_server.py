@@ -33,7 +33,7 @@ from gemm_lessons.grading import job
 
 ROOMS = ("course", "engine", "gemm", "judging", "running")
 # New objects after which the garbage collector runs. It finds next to nothing: machines and checkers have no cycles.
-FRESH_OBJECTS = 100_000
+FRESH_OBJECTS = 1_000_000
 
 
 def main(parent: Parent) -> None:

@@ -146,9 +146,9 @@ class Instruction:
         """Return the opcode with its modifiers, such as ``ld.global.v4.f32``."""
         return ".".join((self.opcode, *self.modifiers)).replace("__", "::")
 
-    @cached_property
+    @property
     def mentioned(self) -> tuple[frozenset[str], ...]:
-        """Return the registers that each operand names. Memoised, because every analysis of a kernel uses it."""
+        """Return the registers that each operand names, memoised in the operand."""
         return tuple([_mentioned(operand) for operand in self.operands])
 
 
