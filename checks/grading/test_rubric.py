@@ -204,3 +204,11 @@ def test_messages_tell_no_hidden_shape() -> None:
     scored = score(outcome("faulted", findings=[fault]), LESSON, LessonRubric(), NearMiss())
     assert scored.message.startswith("it was stopped by a fault: line 7: As: ")
     assert scored.message.isprintable()
+
+
+def test_lanes_that_decide_are_for_the_teacher_to_look_at() -> None:
+    note = {"kind": "active_lanes", "severity": "note", "line": 7, "message": "which lanes run together"}
+    scored = score(outcome("passed", findings=[note]), LESSON, LessonRubric(), NearMiss())
+    (said,) = (it for it in scored.look_at if "lanes" in it)
+    assert said.startswith("line 7: ")
+    assert "lanes" not in "".join(score(outcome("passed"), LESSON, LessonRubric(), NearMiss()).look_at)

@@ -896,6 +896,18 @@ def test_right_answers_on_small_shapes_alone_do_not_pass(name: str, tmp_path: Pa
     assert run(lesson, path, graded=False).verdict.kind == "passed"
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("name", ["if (__activemask() != ~0u) acc = 1.0f;", "__activemask();"])
+def test_lanes_that_run_together_are_noted_where_they_decide(name: str, tmp_path: Path) -> None:
+    lesson = COURSE.lesson("coalesced")
+    path = tmp_path / "kernel.cu"
+    path.write_text(lesson.solution_path.read_text().replace("float acc = 0.0f;", f"float acc = 0.0f; {name}", 1))
+    outcome = run(lesson, path)
+    assert any(it.kind == "active_lanes" and it.severity == "note" for it in outcome.kernel.checked.findings) == (
+        "if" in name
+    )
+
+
 ASKING = {
     "clock": "clock64() < 0",
     "smid": "smid() > 1000000",

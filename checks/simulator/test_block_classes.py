@@ -31,6 +31,8 @@ DECISIONS = {
     "the last block": ("if (bx == gridDim.x - 1 && by == gridDim.y - 1) value = 1;", 1),
     "a block by its number": ("if (by * gridDim.x + bx == 40) value = 1;", 1),
     "one row of the matrix": ("if (row == 77) value = 1;", 9),
+    "one row of 256": ("if ((row & 255) == 77) value = 1;", 9),
+    "one column of 300": ("if ((bx * 32 + t) % 300 == 199) value = 1;", 7),
     "one element": ("if (row == 77 && bx * 32 + t == 77) value = 1;", 1),
     "a place by the sizes": ("if (bx == n % 7 && by == n / 8) value = 1;", 1),
     "exclusive or": ("if ((bx ^ by) == 10) value = 1;", 1),
@@ -189,6 +191,29 @@ def test_sizes_whose_outcome_only_a_run_shows(name: str) -> None:
     run = partial(Simulator.of_sizes, compiled)
     sizes = [3, 17, 40, 64, 80, 64, 97, 40, 24]
     assert Simulator.decisions(compiled).rare_sizes({2: sizes}, known=SIZES_SEEN, run=run)[:1] == (6,)
+
+
+BLOCKS_BY_RUNNING = {  # what some blocks do in another way than most
+    "a loop": """int number = by * 9 + bx, prime = number > 55;
+        for (int d = 2; d * d <= number; d++) prime &= number % d != 0;
+        if (prime) value = t + 1;""",
+    "a table": """volatile int here[64]; for (int i = 0; i < 64; i++) here[i] = i * 7 % 64;
+        if (here[by * 9 + bx] == 33) value = 1;""",
+    "a carry": """unsigned less, rest;
+        asm("sub.cc.u32 %1, %2, 62; subc.u32 %0, 0, 0;" : "=r"(less), "=r"(rest) : "r"(by * 9 + bx));
+        value = a[t] * (float)(1 + (int)less);""",
+    "a loop and a size": "int rest = n * 100 + by * 9 + bx; while (rest > 70) rest -= 71; value += rest == 5;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCKS_BY_RUNNING)
+def test_blocks_whose_outcome_only_a_run_shows(name: str, run: Run) -> None:
+    body, a = BLOCKS_BY_RUNNING[name], np.zeros(4096, np.float32)
+    compiled = must_compile(HEAD.replace("BODY", body), arch=PLAIN_ARCH, assembled=False)
+    arguments = (Buffer("a", a), Buffer("c", a, output=True), Scalar("n", np.int32(N)))
+    grid, alone = Grid(GRID, (THREADS, 1, 1)), partial(Simulator.of_sizes, compiled)
+    found, outcome = Simulator.decisions(compiled).rare_blocks(grid, arguments, 1, alone), stored(run, body)
+    assert {outcome[it] for it in (*found.odd, *found.usual)} == set(outcome)
 
 
 def test_what_threads_and_numbers_decide_is_not_run() -> None:

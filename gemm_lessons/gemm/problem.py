@@ -49,6 +49,7 @@ GUARD_BYTES = 4096
 DEFAULTS = dict(zip(SCALARS, (1.0, 0.0), strict=True))  # defaults of scalars that the formula does not name
 # Values of scalars: far from 0 and 1, so that an omission shows; exact in every type; too many to be guessed.
 DRAWS = (-2.0, -1.75, -1.5, -1.25, 1.25, 1.5, 1.75, 2.0)
+SMALL = 2.0**-6  # times as large are scalars far below one
 TIGHT = 4  # in one of so many hidden problems, lines have no gaps
 # Distinguish the seeds of exponents and zeros, of gaps, and of scalars, from the seed of the digits.
 WIDE, GAPS, TURNS = 1, 2, 3
@@ -164,7 +165,8 @@ class Problem:
 
     def _by_turns(self, name: str, turn: int) -> float:
         """Return a scalar's value in its ``turn`` among the hidden shapes of a run: four turns have either sign, each
-        below and above one in magnitude, the next three have 1, 0 and -1. The seed decides where this begins."""
+        below and above one in magnitude, one of them far below; the next three have 1, 0 and -1. The seed decides where
+        this begins."""
         kind, place = self.data.accumulate, SCALARS.index(name)
         of_run = np.random.default_rng([self.seed, place, TURNS])
         sign, large = (int(it) for it in of_run.integers(0, 2, 2))
@@ -179,6 +181,8 @@ class Problem:
             magnitude = magnitude + 1 if above else 1.0
         elif above:
             magnitude *= float(drawn.choice([2.0, 8.0]))
+        elif (step // 2 + lap) % 2:
+            magnitude *= SMALL
         return magnitude * (-1.0) ** (step + sign + lap * place)
 
     @cached_property

@@ -97,10 +97,13 @@ def _gate(gate: Gate, most: float, judged: Mapping[str, Any] | None, near_miss: 
 
 
 def _unjudged(outcome: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines on gates that could not be judged and shapes not checked. None costs points: the kit's limits."""
+    """Yield lines on gates that could not be judged, lanes that a GPU may group otherwise, and shapes not checked. None
+    costs points: the kit's limits."""
     for gate in outcome["gates"]:
         if gate["passed"] is None:
             yield one_line(f"gate not judged, look at it: {gate['name']}: {gate.get('note') or 'no reason'}")[:LONGEST]
+    if (asks := next((it for it in outcome.get("findings", ()) if it.get("kind") == "active_lanes"), None)) is not None:
+        yield f"line {asks['line']}: which lanes run together (__activemask) decides what the kernel does, look at it"
     if not _is_finished(outcome):
         yield "right values, look at them: the kernel was too slow, or needed too much memory, for the largest shapes"
 

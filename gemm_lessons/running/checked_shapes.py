@@ -46,6 +46,7 @@ from gemm_lessons.running.far_shapes import (
     counted_far,
     deep_beside,
     hidden_sample,
+    long_stay,
     one_of_each,
 )
 from gemm_lessons.running.few_variants import of_few_variants
@@ -61,11 +62,12 @@ FEW = 4  # ... except for a lesson where a tile is much work, or the host compil
 
 
 def hidden_also(lesson: Lesson, seed: int) -> tuple[FarSample, ...]:
-    """Return more shapes to sample where the far one is, one block of each: one of M = N = K, and a deep one."""
+    """Return more shapes to sample where the far one is, one block of each: one of M = N = K, a deep one,
+    and one of many tiles for each block."""
     if (far := hidden_sample(lesson, seed)) is None:
         return ()
     deep = None if far.shape.k >= DEPTH else deep_beside(lesson, seed)
-    return tuple(it for it in (_cube(lesson, seed), deep) if it)
+    return tuple(it for it in (_cube(lesson, seed), deep, long_stay(lesson, seed)) if it)
 
 
 def _cube(lesson: Lesson, seed: int) -> FarSample | None:

@@ -204,7 +204,7 @@ def _execute(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
 def _sample(plan: RunPlan, launch: LaunchPlan, built: Built) -> LaunchResult:
     """Run some blocks of each launch, then those for which decisions in the code have rare outcomes. Return the first
     result that is not a pass, else the last one, with those before it."""
-    results = [_sampled(plan, launch, built)]
+    results = [_sampled(plan, launch, built, launch.sample is None or launch.sample.counted)]
     if results[0].verdict.kind == "passed" and results[0].counted and not results[0].before:
         for result in _beside_sample(plan, launch, built):
             results.append(result)

@@ -53,6 +53,7 @@ CUBES = (1024, 1024, 1280, 1536, 2048)  # M = N = K of a sampled shape, one of t
 # at most about so many in all, and a K between these.
 TILE_WAYS, TILE_MANY, TILE_DEPTH = 7, 256, (800, 5600)
 SHARED_TILES = 1 / 3  # of a tile, or less, is the share of a block there
+ROUNDS = (9, 32)  # tiles of a block of such a shape, one after the other
 SOMEWHAT = 8  # of SAMPLED, this share for a block with several tiles whose pieces a later launch adds
 SPREAD = 17 << 20  # elements of C of a shape that is far along M and N only, at least
 MANY_TRIES = 2000  # shapes to draw until its blocks have equal shares
@@ -64,12 +65,14 @@ HEAVY = 4  # times less deep, and less broad, for a kernel that makes several pr
 @dataclass(frozen=True)
 class FarSample:
     """A far shape, and the blocks to run of each of its launches: some, or all. ``tiles``: the tiles of C that a block
-    owes; None where a later launch stores some of them. ``beside``: a deep shape, which the sample is not."""
+    owes; None where a later launch stores some of them. ``beside``: a deep shape, which the sample is not. ``counted``:
+    whether gates are for it."""
 
     shape: Shape
     blocks: tuple[Sequence[int], ...]
     tiles: int | None = 1
     beside: tuple[Shape, ...] = ()
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,30 @@ def deep_beside(lesson: Lesson, seed: int) -> FarSample | None:
         found = one_of_each(lesson, shape, draw) if lesson.shapes.refusal(shape) is None else None
         if found and found.tiles == 1:
             return found
+    return None
+
+
+def long_stay(lesson: Lesson, seed: int) -> FarSample | None:
+    """Return a shape of few K tiles at which a block has ``ROUNDS`` tiles of C, one after the other, to check only;
+    None where a block has one tile."""
+    far = hidden_sample(lesson, seed)
+    if far is None or len(lesson.launches) > 1 or (far.tiles or 1) == 1:
+        return None
+    draw = random.Random(f"{lesson.name} long stay {seed}")
+    at = lesson.at(far.shape)
+    steps, tile = astuple(lesson.shapes.multiple_of), astuple(tile_of(at))
+    rows, cols, depth = (lcm(step, size) for step, size in zip(steps, tile, strict=True))
+    large = replace(far.shape, m=ROUNDS[1] * rows, n=ROUNDS[1] * cols)
+    blocks = lesson.at(large).grids(large)[0].blocks
+    for _ in range(TRIES):
+        tiles = int(ROUNDS[0] * (ROUNDS[1] / ROUNDS[0]) ** draw.random())
+        number = tiles * blocks * tile[0] * tile[1] // (rows * cols)
+        downs = [it for it in range(1, number) if number % it == 0 and 1 / 16 < it * rows / (number // it * cols) < 16]
+        down, k_tiles = any_of(draw, downs), WALK if WALK * tiles <= ROUNDS[1] else 1
+        shape = replace(far.shape, m=down * rows, n=number // down * cols, k=k_tiles * depth)
+        found = one_of_each(lesson, shape, draw) if lesson.shapes.refusal(shape) is None else None
+        if found and found.tiles == tiles:
+            return replace(found, counted=False)
     return None
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from gemm_lessons.course import tile_sizes
@@ -83,7 +84,8 @@ def rare_blocks_of_variants(plan: RunPlan, built: Built) -> Iterator[tuple[Launc
                 continue
             problem = FarProblem(lesson.data, shape, plan.seed, tile, 1, 1)
             arguments = problem.arguments(lesson.launches[0].parameters)
-            rare = plan.device.simulator.decisions(code).rare_blocks(grid, arguments, plan.seed)
+            run = partial(plan.device.simulator.of_sizes, code)
+            rare = plan.device.simulator.decisions(code).rare_blocks(grid, arguments, plan.seed, run)
             if rare.every:
                 sample = FarSample(shape, (rare.some(MOST_SHALLOW),))
                 yield replace(launch, sample=sample), replace(variant, lesson=at, others=())
@@ -98,7 +100,8 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
     code, (grid,), lesson = variant_of(built, launch.lesson).code.counted[0], launch.grids, launch.lesson
     problem = FarProblem(lesson.data, launch.shape, plan.seed, tile_sizes(lesson), 1, sample.tiles)
     arguments = problem.arguments(lesson.launches[0].parameters)
-    rare = plan.device.simulator.decisions(code).rare_blocks(grid, arguments, plan.seed)
+    run = partial(plan.device.simulator.of_sizes, code)
+    rare = plan.device.simulator.decisions(code).rare_blocks(grid, arguments, plan.seed, run)
     ran = set(sample.blocks[0])
     shallow = hidden_shallow(plan.lesson, launch.shape) if rare.every else None
     if shallow is not None:
@@ -110,6 +113,6 @@ def rare_launches(plan: RunPlan, launch: LaunchPlan, built: Built) -> Iterator[t
         if not lesson.choices:
             yield from _beyond_numbers(plan, launch, code)
         edges = tuple(it for it in rare.every if it not in rare.odd)[:MOST_EDGES]
-    for block in (*edges, *rare.odd[:MOST_DEEP]):
+    for block in (*edges, *rare.odd[:MOST_DEEP], *(rare.usual if rare.odd else ())):
         if block not in ran:
             yield replace(launch, sample=replace(sample, blocks=((block,),))), block not in edges

@@ -55,10 +55,9 @@ def launches_at_rare_sizes(plan: RunPlan, built: Built) -> Iterator[tuple[Launch
             least = MOST_OF_LEADING if _leading_tested(plan, variant, place) else 0
             if number >= MOST_VARIANTS and not least:
                 continue
-            new = _new_shapes(plan, variant, layout, place, [*known, *found])
-            for shape, leading in new[: max(least, most - len(found))]:
-                fills = not lesson.choices and is_countable(lesson, shape)
-                counted = fills and shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
+            pairs = _candidates(plan, variant, layout, place)
+            for shape, leading in _chosen(plan, variant, place, [*known, *found], pairs, max(least, most - len(found))):
+                counted = _is_countable(lesson, shape)
                 found.append(plan.hidden_launch(shape, "count" if counted else "check", leading))
                 yield found[-1], replace(variant, lesson=found[-1].lesson, others=())
         if number < MOST_VARIANTS and plan.sample is not None and len(lesson.launches) == 1:
@@ -73,16 +72,19 @@ def _at_huge_sizes(
     shapes = hidden_huge(plan.lesson, plan.seed, layout)
     samples = {it: one_of_each(plan.lesson, it, draw) for it in shapes}
     pairs: list[tuple[Shape, Leading]] = [(it, ()) for it in shapes if samples[it]]
-    for shape, leading in _chosen(plan, variant, 0, known, pairs, together=1)[:MOST_HUGE]:
+    for shape, leading in _chosen(plan, variant, 0, known, pairs, MOST_HUGE, together=1):
         launch = plan.hidden_launch(shape, "sample" if plan.lesson.choices else "count", leading)
         yield replace(launch, sample=samples[shape]), replace(variant, lesson=launch.lesson, others=())
 
 
-def _new_shapes(
-    plan: RunPlan, variant: Built, layout: str, place: int, known: Sequence[LaunchPlan]
-) -> list[tuple[Shape, Leading]]:
-    """Return shapes where one launch's decisions have an outcome of no ``known`` launch, most important first; with
-    leading dimensions if the code tests these."""
+def _is_countable(lesson: Lesson, shape: Shape) -> bool:
+    """Return whether gates hold at a shape, which no host chose a kernel for."""
+    deep = shape.k >= TILES * tile_sizes(lesson.at(shape)).depth
+    return deep and not lesson.choices and is_countable(lesson, shape)
+
+
+def _candidates(plan: RunPlan, variant: Built, layout: str, place: int) -> list[tuple[Shape, Leading]]:
+    """Return many shapes whose sizes may matter to one launch; with leading dimensions if the code tests these."""
     lesson, code = plan.lesson, plan.device.simulator.decisions(variant.code.counted[place])
     numbers = code.numbers_compared()[:MOST_NUMBERS]
     layouts = (layout,) if lesson.choices else lesson.shapes.layouts
@@ -93,8 +95,7 @@ def _new_shapes(
     if tested:  # first those at which it matters what is between two lines
         shapes.sort(key=lambda it: it.k % ALIGNED == 0 or it.n % ALIGNED == 0)
     draw = random.Random(f"{lesson.name} leading {plan.seed}")
-    pairs = [(it, leading_candidate(lesson, it, numbers, draw) if tested else ()) for it in shapes]
-    return _chosen(plan, variant, place, known, pairs)
+    return [(it, leading_candidate(lesson, it, numbers, draw) if tested else ()) for it in shapes]
 
 
 def _chosen(
@@ -103,10 +104,11 @@ def _chosen(
     place: int,
     known: Sequence[LaunchPlan],
     pairs: list[tuple[Shape, Leading]],
+    most: int,
     together: int = 3,
 ) -> list[tuple[Shape, Leading]]:
-    """Return those of the ``pairs`` at which decisions, up to three ``together``, have an outcome of no ``known``
-    launch."""
+    """Return at ``most`` so many of the ``pairs`` at which decisions, up to three ``together``, have an outcome of no
+    ``known`` launch, and a few that are counted, with an outcome of no launch that is."""
     lesson, code = plan.lesson, plan.device.simulator.decisions(variant.code.counted[place])
     words = plan.words if lesson.choices else None
     names = lesson.launches[place].parameters
@@ -123,8 +125,15 @@ def _chosen(
         sizes[at] = [it.layouts(plan.seed)[source].leading for it in known]
         sizes[at] += [dict(leading).get(source, max(astuple(shape))) for shape, leading in pairs]
     grids = [lesson.at(it).grids(it)[place] for it, _ in every_one] if code.reads_grid else []
+    counted = [
+        i for i, it in enumerate(known) if it.purpose in ("count", "far") or it.sample is plan.sample is not None
+    ]
+    if together > 1 and not lesson.choices:
+        counted += [i for i, it in enumerate(every_one) if i >= len(known) and _is_countable(lesson, it[0])]
     run = partial(plan.device.simulator.of_sizes, variant.code.counted[place])
-    chosen = code.rare_sizes(sizes, grids, len(known), lambda number: is_built(every_one[number]), together, run)
+    chosen = code.rare_sizes(
+        sizes, grids, len(known), lambda number: is_built(every_one[number]), together, run, most, counted
+    )
     return [every_one[number] for number in chosen]
 
 

@@ -23,7 +23,7 @@ SOMEWHAT_LARGE = 1 << 24  # multiply-adds of half of these shapes, at most
 ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 800, 900, 1000, 1024, 2000, 2048, 3000)
 RATIOS = (1, 1, 2, 3, 4, 8)
 TIGHT, LITTLE, APART, EQUAL = 0.2, 0.2, 0.3, 0.25  # shares of lines without gaps, with ...; of equal leading dimensions
-FARTHEST, HUGE_SHARE = 1 << 17, 8  # M and N of a huge shape, at most; of what is affordable, a block does a part
+FARTHEST, HUGE_SHARE = 1 << 17, 2  # M and N of a huge shape, at most; of what is affordable, a block does a part
 STORED = 1 << 24  # bytes of a buffer with gaps, at most
 
 

@@ -14,7 +14,7 @@ a value with one computed from the block's index, the latter counts as the outco
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import combinations
@@ -48,6 +48,7 @@ from gemm_lessons.engine.semantics.operation import DTYPES
 
 DEFINITIONS = 6  # of one register, at most; with more, its value is unknown
 DEEP = 150  # longest chain of registers from a decision back to the index: Python allows 1,000 calls
+RUN_BLOCKS, RARE = 1 << 15, 0.1  # blocks of a run, at most; of them, this share or less is rare
 VALUES = 12  # outcomes of one decision, at most; with more, it changes from block to block, like an address
 CLASSES = 1 << 16  # classes of blocks, at most
 OF_A_BLOCK = ("%ctaid", "%clusterid", "%cluster_ctaid")
@@ -58,6 +59,7 @@ LARGEST_SHIFT = 20
 LARGEST_NUMBER = 999_999  # that is compared with a size
 BOUNDED = {"setp": 2, "min": 1, "max": 1}  # modifiers of a comparison with one number
 MOST_OF_TWO, MOST_OF_THREE = 24, 12  # comparisons of which two, or three, are considered together
+MOST_COUNTED = 2  # launches with an outcome that no other counted one has
 MOST_TRIES = 60  # launches that turn out not to be allowed
 DECIDE = ("setp", "set", "cvt", "ld", "brx")
 ORDER = ("lt", "le", "gt", "ge", "lo", "ls", "hi", "hs")
@@ -72,7 +74,7 @@ POINTERS = ("b64", "u64", "s64")
 UNSIGNED = ("lo", "ls", "hi", "hs")
 BOTH = 2  # the outcome of a decision that may differ between threads of a block or iterations of a loop
 # Registers, sizes of launches -> what the registers are in all launches; none if that fails.
-SizesAlone = Callable[[Sequence[str], Mapping[str, Sequence[int]]], Mapping[str, Array]]
+SizesAlone = Callable[[Sequence[str], Mapping[str, Sequence[int] | Array]], Mapping[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -158,11 +160,7 @@ class CodeDecisions:
 
     def placed(self, grid: Grid, arguments: Sequence[Argument]) -> tuple[PlacedDecision, ...]:
         """Return the decisions that depend on a block's index in this launch."""
-        scalars = {
-            parameter.name: np.full((1, 1, 1), int(argument.value))
-            for parameter, argument in zip(self.kernel.parameters, arguments, strict=True)
-            if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
-        }
+        scalars = {name: np.full((1, 1, 1), value) for name, value in self._whole_numbers(arguments).items()}
         values = _Evaluation(self, clustered(self.kernel, grid), scalars)
         found = []
         for instruction in self.may_decide:
@@ -174,13 +172,54 @@ class CodeDecisions:
             found.append(PlacedDecision(instruction.index, outcomes, instruction.modifiers[0] in ORDER and bool(once)))
         return tuple(found)
 
-    def rare_blocks(self, grid: Grid, arguments: Sequence[Argument], seed: int) -> RareBlocks:
-        """Return blocks of a launch that the kernel treats differently from most."""
+    def rare_blocks(
+        self, grid: Grid, arguments: Sequence[Argument], seed: int, run: SizesAlone | None = None
+    ) -> RareBlocks:
+        """Return blocks of a launch that the kernel treats differently from most. ``run``: see ``rare_sizes``."""
         found = self.placed(grid, arguments)
         odd = tuple(it for it in found if not it.is_edge)
         *every, usual = [it.block for it in classes(found, grid, seed)] or [0]
-        rare = tuple(it.block for it in classes(odd, grid, seed)[:-1])
-        return RareBlocks(tuple(every), rare, (usual,) if every else ())
+        rare = [it.block for it in classes(odd, grid, seed)[:-1]]
+        shown = [] if run is None else self._rare_in_a_run(grid, arguments, seed, run)
+        every = [*dict.fromkeys([*shown, *every])]
+        return RareBlocks(tuple(every), tuple(dict.fromkeys([*shown, *rare])), (usual,) if every else ())
+
+    def _rare_in_a_run(self, grid: Grid, arguments: Sequence[Argument], seed: int, run: SizesAlone) -> list[int]:
+        """Return blocks for which tests and factors have rare values that only a run shows: of all blocks, or of
+        ``RUN_BLOCKS`` of them."""
+        draw = np.random.default_rng(seed)
+        many = grid.blocks > RUN_BLOCKS
+        blocks = draw.choice(grid.blocks, RUN_BLOCKS, replace=False) if many else np.arange(grid.blocks)
+        places = np.unravel_index(blocks, grid.grid[::-1])[::-1]
+        sizes = {name: np.full(blocks.size, value) for name, value in self._whole_numbers(arguments).items()}
+        for axis, size, threads in zip("xyz", grid.grid, grid.block, strict=True):
+            sizes |= {f"%nctaid.{axis}": np.full(blocks.size, size), f"%ntid.{axis}": np.full(blocks.size, threads)}
+        by_block = {f"%ctaid.{axis}": place for axis, place in zip("xyz", places, strict=True)}
+        varies, _ = varying(self.kernel, sizes)
+        its = sizes | by_block
+        values = _Evaluation(self, None, {name: it.reshape(1, 1, -1) for name, it in its.items()}, self.blocks)
+        found = []
+        for name, been in self._computed(values, its, run, varies).items():
+            for where in self._outcomes_of(name, been):
+                chosen = np.flatnonzero(where)
+                found += [int(blocks[draw.choice(chosen)])] if 0 < chosen.size < RARE * blocks.size else []
+        return found
+
+    def _outcomes_of(self, name: str, found: Array) -> list[Array]:
+        """Return in which launches or blocks a register has each of its values, if these are few: an integer of many
+        may be an index."""
+        names, kind = np.unique(found), self.kernel.registers[name]
+        if kind == "pred":
+            return [found & it > 0 for it in (TRUE, FALSE)]
+        return [found == it for it in names] if 1 < names.size <= (VALUES if kind[0] == "f" else 2) else []
+
+    def _whole_numbers(self, arguments: Sequence[Argument]) -> dict[str, int]:
+        """Return the parameters that are integers."""
+        return {
+            parameter.name: int(argument.value)
+            for parameter, argument in zip(self.kernel.parameters, arguments, strict=True)
+            if isinstance(argument, Scalar) and isinstance(argument.value, np.integer)
+        }
 
     def rare_sizes(
         self,
@@ -190,8 +229,11 @@ class CodeDecisions:
         allowed: Callable[[int], bool] = lambda number: True,
         together: int = 3,
         run: SizesAlone | None = None,
+        most: int | None = None,
+        counted: Sequence[int] = (),
     ) -> tuple[int, ...]:
-        """Return indices of launches in which new outcomes occur, the most important ones first.
+        """Return indices of launches in which new outcomes occur, the most important ones first, so many at ``most``;
+        and of up to ``MOST_COUNTED`` of the ``counted`` ones, in which outcomes occur that no other one has.
 
         The new outcomes are those that occur in none of the first ``known`` launches: first a basic block that runs,
         however many decisions lead to it; an outcome of a comparison of sizes, or of two tests for equality together;
@@ -211,13 +253,9 @@ class CodeDecisions:
         settled: dict[bytes, Array] = {}
 
         for name, found in self._computed(values, by_name, run).items() if run is not None else ():
-            names, kind = np.unique(found), self.kernel.registers[name]
-            if kind == "pred":
-                single += [found & it > 0 for it in (TRUE, FALSE)]
-                settled |= {} if TRUE | FALSE in names else {found.tobytes(): found == TRUE}
-            elif 1 < names.size <= (VALUES if kind[0] == "f" else 2):
-                single += [found == it for it in names]
-                settled |= {is_one.tobytes(): is_one for is_one in single[-names.size :]}
+            single += (its := self._outcomes_of(name, found))
+            if not (found == TRUE | FALSE).any():
+                settled |= {it.tobytes(): it for it in its}
         for instruction in self.uniform_comparisons:
             outcomes = values.outcomes(instruction)
             if outcomes is not None and outcomes.size > 1:
@@ -228,24 +266,36 @@ class CodeDecisions:
                     settled.setdefault(min(is_one.tobytes(), (~is_one).tobytes()), is_one)
                     if instruction.modifiers[0] in ("eq", "ne"):
                         equal.append(is_one)
-        choice = _Choice(known, allowed)
-        choice.cover(it.reshape(-1) for it in values.reached() if it.size > 1)
+        number = len(next(iter(sizes.values())))
+        reached = [it.reshape(-1) for it in values.reached() if it.size > 1]
+        choice = _Choice(np.arange(number) < known, allowed)
+        choice.cover(reached)
         choice.cover([*single, *_together(equal, 2)])
         several = list(settled.values())
-        for number, most in ((2, MOST_OF_TWO), (3, MOST_OF_THREE))[: together - 1]:
-            choice.cover(_together(several[:most], number))
-        return tuple(choice.chosen)
+        for several_of, these in ((2, MOST_OF_TWO), (3, MOST_OF_THREE))[: together - 1]:
+            choice.cover(_together(several[:these], several_of))
+        chosen = choice.chosen[:most]
+        is_counted = np.isin(np.arange(number), counted)
+        choice = _Choice(is_counted & ((np.arange(number) < known) | np.isin(np.arange(number), chosen)), allowed)
+        choice.cover(it & is_counted for it in (*reached, *single))
+        return (*chosen, *choice.chosen[:MOST_COUNTED])
 
     def _computed(
-        self, values: _Evaluation, sizes: Mapping[str, Sequence[int]], run: SizesAlone
+        self,
+        values: _Evaluation,
+        sizes: Mapping[str, Sequence[int] | Array],
+        run: SizesAlone,
+        of: Collection[str] | None = None,
     ) -> Mapping[str, Array]:
         """Return registers and their values in all launches, as far as sizes decide them: tests that only a run shows,
-        which become known, and factors or summands of what differs between threads."""
+        which become known, and factors or summands of what differs between threads. ``of``: of these registers."""
         kernel = self.kernel
         _, known = varying(kernel, sizes)
         loops = {it.guard.name for it in kernel.instructions if it.guard is not None and _leads_back(kernel, it)}
         tests = {it.operands[0].name for it in known if it.opcode == "setp" and type(it.operands[0]) is Register}
         factors, size = _read_by_others(kernel, known), len(next(iter(sizes.values())))
+        if of is not None:
+            tests, factors = tests.intersection(of), factors.intersection(of)
         wanted = [*filter(values.is_open, sorted((tests - loops) | factors))]
         found = {name: values.of(name, size) for name in sorted(factors.difference(wanted))}
         found |= run(wanted, sizes) if wanted else {}
@@ -320,7 +370,7 @@ def _read_by_others(kernel: Kernel, known: Sequence[Instruction]) -> set[str]:
     """Return the registers that ``known`` instructions compute, each once, for computations by others; no pointers."""
     its, defined = {it.index for it in known}, writers(kernel)
     written = set[str]().union(*(writes(it) for it in known if it.opcode != "ld" or "param" not in it.modifiers))
-    others = (it for it in kernel.instructions if it.index not in its and it.row.computes)
+    others = (it for it in kernel.instructions if it.index not in its and it.row.effect in ("compute", "store"))
     found = {name for it in others for name in reads(it) & written if len(defined[name]) == 1}
     return {name for name in found if kernel.registers[name] not in POINTERS}
 
@@ -370,16 +420,16 @@ def _together(outcomes: Sequence[Array], number: int) -> Iterator[Array]:
 
 
 class _Choice:
-    """Launches that are chosen so that outcomes occur which occur in none of the ``known`` first ones."""
+    """Launches that are chosen so that outcomes occur which occur in none of the ``known`` ones, bool (n,)."""
 
-    def __init__(self, known: int, allowed: Callable[[int], bool]) -> None:
+    def __init__(self, known: Array, allowed: Callable[[int], bool]) -> None:
         self._known, self._allowed = known, allowed
         self._tries = MOST_TRIES
         self.chosen: list[int] = []
 
     def cover(self, outcomes: Iterable[Array]) -> None:
         """Choose launches until every new outcome occurs in one, as far as such launches are allowed."""
-        new = [it.copy() for it in outcomes if not it[: self._known].any() and not it[self.chosen].any() and it.any()]
+        new = [it.copy() for it in outcomes if not it[self._known].any() and not it[self.chosen].any() and it.any()]
         while new and self._tries > 0:
             best = int(np.sum(new, axis=0).argmax())
             if self._allowed(best):
@@ -934,15 +984,24 @@ def _remainder(words: Sequence[str], one: Values, other: Values) -> Values | Non
         return _exact(np.fmod(one.low, other.low))
     if one.low.min() < 0:
         return None
-    return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, np.abs(other.low) - 1))
+    return _in_period(one, np.abs(other.low))
+
+
+def _in_period(value: Values, period: Array) -> Values:
+    """Return the remainders of a range: a range, where it is within a period."""
+    low, high = value.low % period, value.high % period
+    within = value.low // period == value.high // period
+    return Values(np.where(within, low, 0), np.where(within, high, np.minimum(value.high, period - 1)))
 
 
 def _and(words: Sequence[str], one: Values, other: Values) -> Values | None:
     if one.is_exact and other.is_exact:
         return _exact(one.low & other.low)
-    if one.low.min() >= 0 and other.low.min() >= 0:
-        return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, other.high))
     mask = next((it for it in (one, other) if it.is_exact and it.low.min() >= 0), None)
+    if one.low.min() >= 0 and other.low.min() >= 0:
+        if mask is not None and not (mask.low & (mask.low + 1)).any():  # the last bits
+            return _in_period(other if mask is one else one, mask.low + 1)
+        return Values(np.zeros((1, 1, 1), np.int64), np.minimum(one.high, other.high))
     return mask and Values(np.zeros((1, 1, 1), np.int64), mask.high)
 
 

@@ -109,8 +109,8 @@ def varying(kernel: Kernel, sizes: Collection[str] | None = None) -> tuple[set[s
     parameters and special registers that decide alone; None: all parameters do, but no memory except local memory."""
     given, handed = sources(kernel), handed_on(kernel)
     shared = {it.name for it in kernel.variables if it.space == "shared"}
-    varies = {it for it in read_by(kernel) if it.startswith(SPECIAL)}
-    varies -= {it for it in varies if it.startswith(OF_A_GRID) and (sizes is None or it in sizes)}
+    special = {it for it in read_by(kernel) if it.startswith(SPECIAL)}
+    varies = {it for it in special if (it not in sizes if sizes is not None else not it.startswith(OF_A_GRID))}
     code = kernel.instructions
     left: Sequence[Instruction] = code
     before = len(left) + 1
@@ -248,7 +248,7 @@ def _skips(kernel: Kernel, control: Instruction, kept: Collection[int]) -> bool:
     return any(min(control.index, end) <= index < max(control.index, end) for end in ends for index in kept)
 
 
-def tables(sizes: Mapping[str, Sequence[int]], wanted: Sequence[str]) -> tuple[Array, Array]:
+def tables(sizes: Mapping[str, Sequence[int] | Array], wanted: Sequence[str]) -> tuple[Array, Array]:
     """Return the tables of a run: the sizes of all launches, (threads, sizes), and zeros for what is wanted of them.
     There are whole blocks, so that the last launch is repeated."""
     given = np.array([*sizes.values()], np.int64).T

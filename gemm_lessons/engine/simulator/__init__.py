@@ -398,7 +398,9 @@ class Simulator:
         return _program_of(compiled).decisions
 
     @staticmethod
-    def of_sizes(compiled: Compiled, wanted: Sequence[str], sizes: Mapping[str, Sequence[int]]) -> Mapping[str, Array]:
+    def of_sizes(
+        compiled: Compiled, wanted: Sequence[str], sizes: Mapping[str, Sequence[int] | Array]
+    ) -> Mapping[str, Array]:
         """Return what registers have been in launches with these sizes, by what the code computes from sizes alone;
         none if that is impossible. ``sizes``: parameters and special registers -> their values in all launches."""
         program, (given, found) = _program_of(compiled), tables(sizes, wanted)
