@@ -43,7 +43,7 @@ from gemm_lessons.running.counted_shapes import (
     hidden_large,
     hidden_ways,
 )
-from gemm_lessons.running.drawing import MANY_WAYS, MUCH
+from gemm_lessons.running.drawing import MANY_WAYS, MUCH, tile_of
 from gemm_lessons.running.far_shapes import (
     BROAD,
     CUBES,
@@ -56,6 +56,7 @@ from gemm_lessons.running.far_shapes import (
     hidden_sample,
     hidden_shallow,
     hidden_tiles,
+    long_stay,
 )
 from gemm_lessons.running.pipeline import RunOutcome, RunRequest, run_lesson
 from gemm_lessons.running.plan import RunPlan
@@ -393,6 +394,20 @@ def test_sizes_of_benchmarks_are_sampled(name: str) -> None:
             assert max(depths) >= DEPTH
     assert sides <= {*CUBES}
     assert bool(sides) == bool(far and lesson.name not in ("12_split_k", "21_clusters"))
+
+
+@pytest.mark.parametrize("name", COURSE.names)
+def test_blocks_that_stay_have_many_tiles_at_one_shape(name: str) -> None:
+    lesson = COURSE.lesson(name)
+    for seed in range(10):
+        stay = long_stay(lesson, seed)
+        assert (stay is not None) == (name[3:] in ("persistent", "clusters", "fp8"))
+        if stay is not None:
+            assert not stay.counted
+            assert 9 <= (stay.tiles or 0) <= 32
+            (grid,), tile = lesson.at(stay.shape).grids(stay.shape), tile_of(lesson.at(stay.shape))
+            assert stay.shape.m // tile.m * (stay.shape.n // tile.n) == stay.tiles * grid.blocks
+            assert stay in hidden_also(lesson, seed)
 
 
 @pytest.mark.parametrize("name", COURSE.names)
