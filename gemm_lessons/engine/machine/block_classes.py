@@ -70,6 +70,7 @@ COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 INTEGERS = tuple(f"{letter}{bits}" for letter in "usb" for bits in (8, 16, 32, 64))
 FLOATS = ("f16", "f32", "f64")
+BUSY, NEAR = ("load", "copy", "barrier", "phase", "image"), frozenset({"param", "local", "const"})
 POINTERS = ("b64", "u64", "s64")
 UNSIGNED = ("lo", "ls", "hi", "hs")
 BOTH = 2  # the outcome of a decision that may differ between threads of a block or iterations of a loop
@@ -254,8 +255,7 @@ class CodeDecisions:
 
         for name, found in self._computed(values, by_name, run).items() if run is not None else ():
             single += (its := self._outcomes_of(name, found))
-            if not (found == TRUE | FALSE).any():
-                settled |= {it.tobytes(): it for it in its}
+            settled |= {it.tobytes(): it for it in its}
         for instruction in self.uniform_comparisons:
             outcomes = values.outcomes(instruction)
             if outcomes is not None and outcomes.size > 1:
@@ -280,6 +280,19 @@ class CodeDecisions:
         choice.cover(it & is_counted for it in (*reached, *single))
         return (*chosen, *choice.chosen[:MOST_COUNTED])
 
+    @cached_property
+    def _along_k(self) -> frozenset[str]:
+        """Return the registers computed in loops along K, and from what these leave."""
+        loops = [it for it in self.kernel.instructions if _leads_back(self.kernel, it)]
+        inside = {index for it in loops for index in _busy_loop(self.kernel, it)}
+        found, before = set[str](), -1
+        while len(found) > before:
+            before = len(found)
+            for it in self.kernel.instructions:
+                if it.index in inside or not found.isdisjoint(reads(it)):
+                    found |= writes(it)
+        return frozenset(found)
+
     def _computed(
         self,
         values: _Evaluation,
@@ -291,12 +304,13 @@ class CodeDecisions:
         which become known, and factors or summands of what differs between threads. ``of``: of these registers."""
         kernel = self.kernel
         _, known = varying(kernel, sizes)
-        loops = {it.guard.name for it in kernel.instructions if it.guard is not None and _leads_back(kernel, it)}
-        tests = {it.operands[0].name for it in known if it.opcode == "setp" and type(it.operands[0]) is Register}
-        factors, size = _read_by_others(kernel, known), len(next(iter(sizes.values())))
+        ends = {it.guard.name for it in kernel.instructions if it.guard is not None and _leads_back(kernel, it)}
+        setps = (it.operands[0] for it in known if it.opcode == "setp")
+        tests = {it.name for it in setps if type(it) is Register} - ends - self._along_k
+        factors, size = _read_by_others(kernel, known) - self._along_k, len(next(iter(sizes.values())))
         if of is not None:
             tests, factors = tests.intersection(of), factors.intersection(of)
-        wanted = [*filter(values.is_open, sorted((tests - loops) | factors))]
+        wanted = [*filter(values.is_open, sorted(tests | factors))]
         found = {name: values.of(name, size) for name in sorted(factors.difference(wanted))}
         found |= run(wanted, sizes) if wanted else {}
         for name in tests & found.keys():
@@ -364,6 +378,15 @@ def _leads_back(kernel: Kernel, branch: Instruction) -> bool:
     """Return whether an instruction is a branch to an earlier one."""
     labels = (it.name for it in branch.operands if type(it) is Symbol)
     return branch.opcode == "bra" and any(kernel.labels[it] <= branch.index for it in labels)
+
+
+def _busy_loop(kernel: Kernel, branch: Instruction) -> range:
+    """Return the instructions (indices) of a loop that reads matrices or waits: it walks along K, and shapes of each
+    depth are run anyway. Empty for other loops."""
+    first = min(kernel.labels[it.name] for it in branch.operands if type(it) is Symbol)
+    inside = kernel.instructions[first : branch.index]
+    works = any(it.row.effect in BUSY and NEAR.isdisjoint(it.modifiers) for it in inside)
+    return range(first, branch.index) if works else range(0)
 
 
 def _read_by_others(kernel: Kernel, known: Sequence[Instruction]) -> set[str]:
