@@ -51,14 +51,17 @@ def only_kernel(source: str, file: Path) -> str:
     """Return the name of a file's only kernel. Raises ``CommandError`` if ``--entry`` must name one."""
     from gemm_lessons.engine.compiler import PTX_HEAD, entries, kernels
 
+    where = shown(file)
     if PTX_HEAD.search(source):
         names = entries(source)
-        if len(names) != 1:
-            choose = f"choose, like --entry '{names[0]}'" if names else "there is nothing to run"
-            raise CommandError(f"{shown(file)} has {len(names)} kernels ({', '.join(names)}): {choose}")
+        if not names:
+            raise CommandError(f"{where} has no .entry: there is no kernel to run")
+        if len(names) > 1:
+            raise CommandError(f"{where} has {len(names)} kernels ({', '.join(names)}): choose, like --entry '{names[0]}'")
         return names[0]
+    if file.suffix == ".ptx":
+        raise CommandError(f"{where}:1: not PTX: a .ptx file begins with .version and .target")
     found = {it.name: it for it in kernels(source)}
-    where = shown(file)
     if not found:
         raise CommandError(f"{where} has no __global__ function; if an included file has the kernel, name it: --entry")
     if len(found) > 1:
