@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gemm_lessons.devices.gpu.measure import FEWEST, PLACES, Contestant
 from gemm_lessons.devices.gpu.timing import Health, Spread, doubts, is_steady, ratio_within_rounds, repeats, schedule
 
 CALM = Spread.of([100.0] * 9)
@@ -95,3 +97,21 @@ def test_each_disturbance_is_said_once(spread: Spread, health: Health, said: str
     found = doubts({"cuBLAS": CALM, "x": spread}, health)
     assert len(found) == 1
     assert re.search(said, found[0]), found[0]
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_short_kernel_is_launched_from_copies_of_its_code(short: bool) -> None:
+    launched: list[int] = []
+    kernel = Contestant("k", "kernel", [partial(launched.append, place) for place in range(PLACES)], short=short)
+    for number in range(FEWEST * PLACES + 2):
+        kernel.start()
+        kernel.times.append(float(launched[-1]))
+        kernel.rounds.append(number)
+    result = kernel.result()
+    if short:
+        assert launched == [number % PLACES for number in range(FEWEST * PLACES + 2)]
+        assert result["times_us"] == [(PLACES - 1) / 2] * FEWEST
+        assert result["rounds"] == [0, PLACES, 2 * PLACES]
+    else:
+        assert launched == [0] * (FEWEST * PLACES + 2) == result["times_us"]
+        assert result["rounds"] == kernel.rounds

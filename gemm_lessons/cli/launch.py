@@ -57,7 +57,9 @@ def only_kernel(source: str, file: Path) -> str:
         if not names:
             raise CommandError(f"{where} has no .entry: there is no kernel to run")
         if len(names) > 1:
-            raise CommandError(f"{where} has {len(names)} kernels ({', '.join(names)}): choose, like --entry '{names[0]}'")
+            raise CommandError(
+                f"{where} has {len(names)} kernels ({', '.join(names)}): choose, like --entry '{names[0]}'"
+            )
         return names[0]
     if file.suffix == ".ptx":
         raise CommandError(f"{where}:1: not PTX: a .ptx file begins with .version and .target")
