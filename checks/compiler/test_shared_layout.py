@@ -8,9 +8,11 @@ import random
 import re
 from functools import cache
 
+import numpy as np
 import pytest
 
 from checks.compiling import must_compile
+from gemm_lessons import engine
 from gemm_lessons.engine.compiler.compile import Compiled, SharedSass
 from gemm_lessons.engine.compiler.diagnostics import plain_name
 
@@ -93,3 +95,28 @@ def test_nothing_is_claimed_when_the_total_is_not_ptxas(compiled):
     it = compiled(source)
     assert it.resources.shared_bytes >= 64
     assert it.shared_layout == ()
+
+
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_what_several_kernels_use_lies_behind_the_own_arrays(kernels):
+    other = "__global__ void other(float *x) { x[threadIdx.x] = turned(x[threadIdx.x]); }"
+    source = f"""
+        __device__ float turned(float v) {{
+            __shared__ float all[32];
+            all[threadIdx.x & 31] = v;
+            __syncthreads();
+            return all[(threadIdx.x + 1) & 31];
+        }}
+        {other if kernels == 2 else ""}
+        __global__ void gemm(float *x) {{
+            __shared__ float first;
+            float v = turned(x[threadIdx.x]);
+            if (threadIdx.x == 0)
+                first = v;
+            __syncthreads();
+            x[threadIdx.x] = v + first;
+        }}"""
+    kernel = engine.compile(source, "gemm")
+    x = np.arange(32, dtype=np.float32)
+    assert not kernel.launch(1, 32, [x]).findings  # machine code would touch other bytes than PTX
+    assert (x == np.roll(np.arange(32), -1) + 1).all()

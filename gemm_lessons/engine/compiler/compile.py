@@ -32,7 +32,7 @@ from gemm_lessons.engine.records.regex import regex
 
 __all__ = ["Compiled", "Diagnostic", "NotCompiled", "Resources", "SassInstruction", "compile_source"]
 
-CACHE_FORMAT = "gemm-lessons/compiled/8"
+CACHE_FORMAT = "gemm-lessons/compiled/9"
 HERE = "\0"  # the file itself in cached data: other runs have another name for it
 # The part of the host's C library headers, which nvcc finds, that kernels need.
 HEADERS = Path(__file__).parent / "headers"

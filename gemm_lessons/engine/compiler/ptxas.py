@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from gemm_lessons.engine.hardware.occupancy import Resources
 from gemm_lessons.engine.records.regex import regex
@@ -40,12 +41,16 @@ _SHARED = regex(
 )
 
 
+_ENTRY = regex(r"\.entry\s")
+
+
 def read_shared_layout(ptx: str, entry: str, shared_bytes: int) -> tuple[tuple[str, int, int], ...]:
     """Return the layout of a kernel's static shared arrays: (PTX name, offset, bytes).
 
-    A cubin has no symbols for them. ptxas keeps the order of the PTX text and aligns each array (checked against the
-    addresses in the machine code of random kernels, ``checks/compiler/test_shared_layout.py``). If the total differs
-    from the one that ptxas reports, the result is empty.
+    A cubin has no symbols for them. ptxas keeps the order of the PTX text, puts what several kernels use last, and
+    aligns each array (checked against the addresses in the machine code of random kernels,
+    ``checks/compiler/test_shared_layout.py``). If the total differs from the one that ptxas reports, the result is
+    empty.
     """
     layout = shared_arrays(ptx, entry)
     end = max((offset + size for _, offset, size in layout), default=0)
@@ -64,10 +69,18 @@ def shared_arrays(ptx: str, entry: str) -> tuple[tuple[str, int, int], ...]:
         return ()
     body = ptx[start.start() : ptx.find("\n}", start.start())]
     outside = re.sub(r"^\{.*?^\}", "", ptx, flags=re.S | re.M)  # of all functions
-    used = [m for m in _SHARED.finditer(outside) if re.search(rf"(?<![\w$]){re.escape(m[3])}(?![\w$])", body)]
+    kernels = _ENTRY.split(ptx)[1:]
+
+    def users(name: str, texts: Sequence[str]) -> int:
+        whole = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+        return sum(bool(whole.search(text)) for text in texts)
+
+    used = [m for m in _SHARED.finditer(outside) if users(m[3], [body])]
+    several = [m for m in used if len(kernels) > 1 and users(m[3], kernels) > 1]
+    own = [m for m in used if m not in several]
     layout: list[tuple[str, int, int]] = []
     end = 0
-    for match in (*used, *_SHARED.finditer(body)):
+    for match in (*own, *_SHARED.finditer(body), *several):
         size = int(match[2]) // 8 * int(match[4] or 1)
         align = int(match[1] or int(match[2]) // 8)
         offset = -(-end // align) * align
