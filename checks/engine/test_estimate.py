@@ -287,6 +287,27 @@ def test_atomics_meet_in_slices_and_sectors(label: str) -> None:
     assert found.time_us == pytest.approx(ADDS[label], rel=0.3)
 
 
+HALVES = """#include <cuda_fp16.h>
+__global__ void sums(half2 *out, const half2 *in) {{
+    {array}
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    {to}[i % 32] = in[0];
+    __syncthreads();
+    atomicAdd(&{to}[i % 32], in[i]);
+    out[100 + i] = in[i];
+}}"""
+
+
+def test_atomics_of_two_halves_are_followed_where_all_addresses_are_global() -> None:
+    """Machine code asks which memory an address is in; only code that makes a generic shared one can pass one."""
+    x, out = np.ones((256, 2), np.float16), np.zeros((400, 2), np.float16)
+    of_global = engine.compile(HALVES.format(array="", to="out"), "sums")
+    assert not of_global.launch(8, 32, [out, x]).counters.obstacle
+    assert of_global.estimate(8, 32, [out, x]).time_us < 10
+    of_shared = engine.compile(HALVES.format(array="__shared__ half2 s[32];", to="s"), "sums")
+    assert "LD.E" in of_shared.launch(8, 32, [out, x]).counters.obstacle
+
+
 STREAMS = json.loads((READINGS / "streams_h200.json").read_text())["us"]
 
 

@@ -50,7 +50,7 @@ from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.lanes import launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store, StoredHere, Unfollowed
 from gemm_lessons.engine.sass.operands import decode
-from gemm_lessons.engine.sass.planning import MOVED, OWN, SUMS, Plan, plan, with_conditional_writes
+from gemm_lessons.engine.sass.planning import MOVED, OWN, SUMS, Plan, plan, with_conditional_writes, with_global_atomics
 from gemm_lessons.engine.sass.textures import texels_of
 from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.walker import BLOCK_BUDGET, Walker, Watch, batches
@@ -172,7 +172,7 @@ def _prepared(compiled: Compiled, key: str | None) -> Code:
         banks = cubin.constant_banks(parts, compiled.entry)
         local = compiled.resources.stack_bytes
         origin = shared_origin(compiled.arch)
-        program, all_fast = with_conditional_writes(program), False
+        program, all_fast = with_global_atomics(with_conditional_writes(program)), False
         try:
             short = plan(shortened(program))
         except Uncountable as obstacle:

@@ -43,6 +43,8 @@ CONTROL = frozenset("BRA BRX EXIT CALL RET BSSY BSYNC BREAK BMOV BAR WARPSYNC KI
 LOADED, STORED = {**LOADS, **ATOMICS}, {**STORES, **ATOMICS}
 FUSED = {"FFMA": "ffma", "DFMA": "dfma"}  # multiply-adds that have counters, and their names in ``Sums``
 SUMS = "addresses or branches depend on sums of tensor cores, which are not computed from machine code"
+# An atomic of two halves, which tells whether its address was global; what the upper half of a shared one is read from.
+PAIRS, SHARED_BEGINS = regex(r"ATOM\.E\.\w+\.B?F16x2\S* (?!PT)P\d,"), "SR_SWINHI"
 OR_NOT = regex(r"PLOP3\.LUT (P\d), PT, \1, (P\d), PT, 0xa2, 0x0")
 STACK = "R1"  # points at the stack
 OWN = "own stores"  # among the memories: global memory as the thread itself has stored it
@@ -117,6 +119,33 @@ def with_conditional_writes(program: Listing) -> Listing:
         if found and d.guard is None:
             text = f"@!{found[2]} PLOP3.LUT {found[1]}, PT, PT, PT, PT, 0x80, 0x0"
             code[d.index] = decode(d.index, replace(d.source, text=text))
+    return Listing(tuple(code), program.labels)
+
+
+def with_global_atomics(program: Listing) -> Listing:
+    """Return the code in which atomics of pairs (``ATOM.E.ADD.F16x2 P``) succeed, where all addresses are global.
+
+    P says so; else QSPC asks what memory it is, and loops follow for the others. No pointer that a launch gives is to
+    shared memory, and code that makes one reads where that begins (``SR_SWINHI``).
+    """
+    code = list(program.code)
+    if any(SHARED_BEGINS in d.text for d in code):
+        return program
+    for d in program.code:
+        if not PAIRS.match(d.text):
+            continue
+        after = range(d.index + 1, len(code))
+        asks = next((i for i in after if code[i].name == "QSPC"), 0)
+        last = next((i for i in after if i > asks and code[i].name == "ST"), 0)
+        predicate = f"@{d.text.split()[1].rstrip(',')} "
+        skips = next((i for i in after if i < asks and code[i].text.startswith(predicate)), 0)
+        if not asks or not last or not skips:
+            continue
+        texts = {d.index: d.text.replace(f" {predicate[1:-1]},", " PT,", 1)}
+        texts |= {skips: code[skips].text.removeprefix(predicate)}
+        texts |= dict.fromkeys(range(asks, last + 1), "EXIT")
+        for index, text in texts.items():
+            code[index] = decode(index, replace(code[index].source, opcode=text.split()[0], text=text))
     return Listing(tuple(code), program.labels)
 
 
