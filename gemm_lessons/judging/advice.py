@@ -11,19 +11,23 @@ from pathlib import Path
 
 
 @functools.cache
+def _sections() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+@functools.cache
 def advice(section: str) -> Mapping[str, str]:
     """Return the texts of a section of ``advice.toml`` by key, each with its parts filled in."""
-    sections = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-
-    def filled(text: str) -> str:
-        whole = re.sub(r"<(\w+)>", lambda part: filled(sections["parts"][part[1]]), text)
-        return whole[0].upper() + whole[1:] if text.startswith("<") else whole
-
     found: dict[str, str] = {}
-    for key, text in sections[section].items():
+    for key, text in _sections()[section].items():
         kind, _, cases = key.partition(" ")
-        found |= dict.fromkeys((f"{kind} {case}".strip() for case in cases.split(", ")), filled(text))
+        found |= dict.fromkeys((f"{kind} {case}".strip() for case in cases.split(", ")), _filled(text))
     return found
+
+
+def _filled(text: str) -> str:
+    whole = re.sub(r"<(\w+)>", lambda part: _filled(_sections()["parts"][part[1]]), text)
+    return whole[0].upper() + whole[1:] if text.startswith("<") else whole
 
 
 def remedy(rule: str, **facts: object) -> str:
