@@ -14,7 +14,6 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Protocol
 
 from gemm_lessons.course import CommandError
@@ -101,9 +100,7 @@ class LocalExecutor:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         while True:
             try:
                 self._todo.get_nowait()
@@ -156,8 +153,6 @@ class RayExecutor:
             ray.init(include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False, **options)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._ours:
             self._ray.shutdown()

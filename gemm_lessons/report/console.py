@@ -12,7 +12,6 @@ import threading
 from collections.abc import Sequence
 from html import escape
 from io import StringIO
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -170,9 +169,7 @@ class Working:
             self._timer.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._wanted:
             self._timer.cancel()
             self._timer.join()  # the timer may be starting the display at this moment

@@ -14,7 +14,6 @@ import contextlib
 import gc
 import pickle
 from collections.abc import Callable, Hashable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gemm_lessons.engine import KitError, UnsupportedKernel
@@ -109,9 +108,7 @@ class Jobs:
     def __enter__(self) -> Jobs:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._second is not None:
             self._second.close()
 

@@ -219,7 +219,7 @@ class Simulator:
         return self._requested(compiled, grid, arguments, symbols).machine().initial_memory
 
     def _requested(
-        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable]
+        self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument], symbols: Sequence[HostVariable] = ()
     ) -> _RequestedLaunch:
         program = _program_of(compiled)
         if symbols:  # without symbols, the program of the last launch is reused with its memoised facts
@@ -269,8 +269,8 @@ class Simulator:
 
         Raise ``UnsupportedKernel``. A fault ends the run.
         """
-        machine = self._requested(compiled, grid, arguments, symbols).machine(observer)
         with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
+            machine = self._requested(compiled, grid, arguments, symbols).machine(observer)
             machine.run([range(math.prod(machine.grid.cluster or (1,)))])
 
     def misread(
@@ -281,11 +281,9 @@ class Simulator:
         arrays in any order. Nothing is written. Raise ``UnsupportedKernel``."""
         if not any(it.row.name == PRODUCT for it in _program_of(compiled).kernel.instructions):
             return None
-        setting = dataclasses.replace(self.setting, counting=False, tiles=True)
         tiles = ProductTiles()
-        with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)), contextlib.suppress(Fault):
-            machine = Simulator(setting)._requested(compiled, grid, arguments, symbols).machine(tiles)
-            machine.run([range(math.prod(machine.grid.cluster or (1,)))])
+        device = Simulator(dataclasses.replace(self.setting, counting=False, tiles=True))
+        device.observe(compiled, grid, arguments, tiles, symbols)
         return tiles.finding
 
     def address_uses(self, compiled: Compiled) -> tuple[Finding | None, bool]:
@@ -304,8 +302,7 @@ class Simulator:
 
         ``placement``: which addresses buffers have (``Setting``). Raise ``UnsupportedKernel``.
         """
-        request = _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments)
-        counts = LaneCounts()
+        request, counts = self._requested(compiled, grid, arguments), LaneCounts()
         with _seen_from(compiled.path), as_unsupported("it runs", (ValueError,)):
             machine = request.with_settings(counting=False, placement=placement).machine(counts)
             with contextlib.suppress(Fault):
@@ -421,13 +418,13 @@ class Simulator:
     def final_memory(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> FinalMemory:
         """Run a kernel's only block, check it, and return its memory at the end. Raise ``UnsupportedKernel``."""
         with as_unsupported("it is looked at again"):
-            return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).final_memory()
+            return self._requested(compiled, grid, arguments).final_memory()
 
     def stays_inside(self, compiled: Compiled, grid: Grid, arguments: Sequence[Argument]) -> bool:
         """Return whether a kernel ends without a fault, and no thread indexes past the end of its own arrays. This is
         what ``final_memory`` would find, at a lower cost. Nothing is written. Raise ``UnsupportedKernel``."""
         with as_unsupported("it is looked at again"):
-            return _RequestedLaunch(self.setting, compiled, _program_of(compiled), grid, arguments).stays_inside()
+            return self._requested(compiled, grid, arguments).stays_inside()
 
 
 @dataclass(frozen=True)
