@@ -111,8 +111,8 @@ def _far(known: Mapping[str, Any]) -> str:
 
 # Verbs for an access, by the kind of sentence.
 VERBS: Mapping[str, Mapping[str, str]] = {
-    "shared": {"load": "read", "store": "written", "atomic": "updated", "copy": "written by cp.async"},
-    "global": {"load": "read", "store": "written", "atomic": "updated", "copy": "read by cp.async"},
+    "shared": {"load": "read", "store": "written", "atomic": "updated", "copy": "written asynchronously"},
+    "global": {"load": "read", "store": "written", "atomic": "updated", "copy": "read asynchronously"},
     "fault": {"load": "read", "store": "written", "atomic": "updated", "copy": "copied"},
     "early": {"load": "read", "store": "overwritten", "atomic": "overwritten", "copy": "overwritten"},
     "past": {"load": "read", "store": "written", "atomic": "written", "copy": "written"},
