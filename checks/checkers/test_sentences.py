@@ -76,8 +76,8 @@ SAID = {
     " no __syncthreads() between them; all of them store the same value (line 9 is of a.cuh, line 12 of k.cu)": replace(
         BOTH_WRITE, line=9, other_line=12, file="/x/a.cuh", other_file="/x/k.cu"
     ),
-    "global address 0xff: updated by thread 1 of block (0, 2) in an unknown line and read asynchronously by thread (0, 2)"
-    " of block 0 in line 12, threads of one warp with no __syncwarp() between them": finding(
+    "global address 0xff: updated by thread 1 of block (0, 2) in an unknown line and read asynchronously by thread"
+    " (0, 2) of block 0 in line 12, threads of one warp with no __syncwarp() between them": finding(
         "race",
         "global warp",
         Actor((1,), (0, 2), None, "atomic", 4),
