@@ -86,11 +86,22 @@ def check(plan: RunPlan, kernel: KernelPlan, variants: Variants, jobs: Jobs) -> 
     except _Obstructed as it:
         return Checked(Faulted(kernel.counting_shape, it.obstacle), findings=(it.obstacle,))
     checked = _summed(results)
+    if plan.request.graded and kernel.role == "kernel":
+        checked = replace(checked, findings=(*checked.findings, *_asking_for_lanes(plan, variants.whole())))
     each = [it for result in results for it in (*result.before, result)]
     counted = [(it.shape, it.counters) for it in each if it.counted and it.fault is None]
     if not counted:
         return checked
     return replace(checked, counters=counted[0][1], hidden_counters=tuple(counted[1:]))
+
+
+def _asking_for_lanes(plan: RunPlan, built: Built) -> tuple[Finding, ...]:
+    """Return a note on a kernel that does what it does because of the lanes that are active."""
+    codes = (code for it in (built, *built.others) for code in it.code.counted)
+    for asks in filter(None, (plan.device.simulator.decisions(it).asks_for_lanes for it in codes)):
+        file, line = asks.source.places[-1] if asks.source and asks.source.places else ("", None)
+        return (Finding("active_lanes", "note", line=line, file=file),)
+    return ()
 
 
 def _obstacle(plan: RunPlan, kernel: KernelPlan, built: Built) -> Finding | None:

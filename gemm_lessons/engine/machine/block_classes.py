@@ -37,6 +37,7 @@ from gemm_lessons.engine.ptx.records import (
     Symbol,
     Variable,
     register_width,
+    registers_in,
 )
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
@@ -367,6 +368,19 @@ class CodeDecisions:
         narrow = {it.modifiers[-1] for it in code if it.opcode in ("cvt", "mul", "shl")}
         found |= {SHORTS[it] for it in narrow & SHORTS.keys()}
         return tuple(sorted(it for it in found if 0 <= it <= LARGEST_NUMBER))
+
+    @cached_property
+    def asks_for_lanes(self) -> Instruction | None:
+        """Return the instruction that asks which lanes are active, if a test or an address depends on the answer."""
+        asks = next((it for it in self.kernel.instructions if it.opcode == "activemask"), None)
+        found, before = set(writes(asks)) if asks else set[str](), 0
+        while len(found) > before:
+            before = len(found)
+            computed = (it for it in self.kernel.instructions if it.row.computes and not found.isdisjoint(reads(it)))
+            found = found.union(*map(writes, computed))
+        tests = {it for it in found if self.kernel.registers[it] == "pred"}
+        addresses = (it for each in self.kernel.instructions for it in each.operands if isinstance(it, Address))
+        return asks if tests or not found.isdisjoint(name for it in addresses for name in registers_in(it)) else None
 
     @property
     def reads_grid(self) -> bool:

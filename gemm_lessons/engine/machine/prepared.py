@@ -60,12 +60,10 @@ class Program:
 
     @functools.cached_property
     def varying(self) -> frozenset[int]:
-        """Return the instructions (indices) that read a clock, what the GPU chooses, or which lanes are active."""
-        asks = [it.index for it in self.kernel.instructions if it.opcode == "activemask"]
+        """Return the instructions (indices) that read a clock, or a value that the GPU chooses."""
         if CHOSEN_ELSEWHERE.isdisjoint(cfg.read_by(self.kernel)):
-            return frozenset(asks)
-        chosen = (i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
-        return frozenset((*asks, *chosen))
+            return frozenset()
+        return frozenset(i.index for i in self.kernel.instructions if not CHOSEN_ELSEWHERE.isdisjoint(cfg.reads(i)))
 
     @functools.cached_property
     def decisions(self) -> CodeDecisions:

@@ -147,9 +147,7 @@ class UnsetRegisters:
             instruction = self._kernel.instructions[index]
             line, file = line_of(instruction), instruction.source.file if instruction.source else ""
             known: dict[str, Any] = {"line": line, "count": reader.count, "file": file}
-            if instruction.opcode == "activemask":
-                found = Finding("active_lanes", "note", **known)
-            elif index in self._varying:  # a result depends on it
+            if index in self._varying:  # a result depends on it
                 name = min(reads(instruction) & CHOSEN_ELSEWHERE)
                 case = "clock" if name in CLOCKS else "choice"
                 found = Finding("machine_dependent", "error", case, **known, facts=Misuse(name=name))
