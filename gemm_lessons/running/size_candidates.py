@@ -24,6 +24,7 @@ ROUNDED = (50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 600, 700, 768, 8
 RATIOS = (1, 1, 2, 3, 4, 8)
 TIGHT, LITTLE, APART, EQUAL = 0.2, 0.2, 0.3, 0.25  # shares of lines without gaps, with ...; of equal leading dimensions
 FARTHEST, HUGE_SHARE = 1 << 17, 2  # M and N of a huge shape, at most; of what is affordable, a block does a part
+LEAST = 1 << 25  # multiply-adds of the deepest of these blocks, at least
 STORED = 1 << 24  # bytes of a buffer with gaps, at most
 
 
@@ -80,7 +81,7 @@ def hidden_huge(lesson: Lesson, seed: int, layout: str) -> tuple[Shape, ...]:
     draw, steps = random.Random(f"{lesson.name} huge {seed}"), astuple(lesson.shapes.multiple_of)
     tile = tile_of(lesson.at(lesson.shapes.count))
     limits = dict(lesson.shapes.at_most)
-    deepest = affordable(lesson) / HUGE_SHARE / (tile.m * tile.n)
+    deepest = max(affordable(lesson) / HUGE_SHARE, LEAST) / (tile.m * tile.n)
     found = []
     for _ in range(CANDIDATES // 2):
         sides = (lcm(step, size) for step, size in zip(steps, (tile.m, tile.n), strict=False))
