@@ -146,14 +146,10 @@ class CodeDecisions:
         return tuple(it for it in self.kernel.instructions if it.opcode in DECIDE and not placed.isdisjoint(reads(it)))
 
     @cached_property
-    def _varying(self) -> tuple[set[str], list[Instruction]]:
-        return varying(self.kernel)
-
-    @cached_property
     def uniform_comparisons(self) -> tuple[Instruction, ...]:
         """Return the comparisons of values computed from parameters alone, which have one outcome in all threads. The
         smaller or larger of two such values is a comparison, too, and so may be a load from such a place."""
-        varies, _ = self._varying
+        varies, _ = varying(self.kernel)
         last = ("pred",)
         code = self.kernel.instructions
         compare = (it for it in code if it.opcode in COMPARE or it.modifiers[-1:] == last or _looks_up(it))
@@ -328,7 +324,7 @@ class CodeDecisions:
                 it.name for other in _computed_from(self.kernel, [load]) for it in other.operands if type(it) is Symbol
             }:
                 found |= _odd_places(_content(self.variables, name, load))
-        known = self._varying[1]
+        known = varying(self.kernel)[1]
         factors = _read_by_others(self.kernel, known)
         last = [*self.uniform_comparisons, *(it for it in known if not factors.isdisjoint(writes(it)))]
         for instruction in _computed_from(self.kernel, last):

@@ -11,9 +11,9 @@ only the branches that sizes decide; of others it goes straight on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from gemm_lessons.engine.ptx.records import (
 from gemm_lessons.engine.ptx.rewrite import Writer, rewritten
 from gemm_lessons.engine.records.arrays import Array
 
+T = TypeVar("T")
+
 OF_A_GRID = ("%nctaid", "%ntid")  # the same in all threads of a launch
 SPECIAL = ("%tid", "%ctaid", "%laneid", "%warpid", "%cluster", "%lanemask", "%nctaid", "%ntid", "%clock", "%smid")
 ADD_CARRY = ("addc", "subc", "madc")
@@ -43,6 +45,20 @@ TABLES = (KernelParameter("sizes", "u64", 0, 8, 8), KernelParameter("values", "u
 TRUE, FALSE = 1, 2  # bits of a predicate: what it has been
 
 
+def _once(find: Callable[..., T]) -> Callable[..., T]:
+    """Keep in a kernel what is found of it: a run asks for the same several times."""
+
+    def found(kernel: Kernel, sizes: Collection[str] | None = None) -> T:
+        key = find.__name__, None if sizes is None else frozenset(sizes)
+        known: dict[object, T] = kernel.__dict__.setdefault("_found", {})
+        if key not in known:
+            known[key] = find(kernel) if sizes is None else find(kernel, sizes)
+        return known[key]
+
+    return found
+
+
+@_once
 def handed_on(kernel: Kernel) -> Mapping[int, frozenset[str]]:
     """Return the instructions (indices) whose result is another register, and which registers that may be: what a lane
     hands on by a shuffle or a reduction, or those that are stored to the same variable in memory, also by atomics."""
@@ -68,6 +84,7 @@ def handed_on(kernel: Kernel) -> Mapping[int, frozenset[str]]:
     return found | {index: frozenset(stored[at]) for index, at in loads.items() if at and stored[at]}
 
 
+@_once
 def sources(kernel: Kernel) -> Mapping[int, frozenset[str]]:
     """Return the instructions (indices) whose result is computed from other registers than they name: what is handed
     on or stored in local memory, and what adds a carry. The carry that an instruction writes is its ``carry_of``."""
@@ -104,6 +121,7 @@ def _place(places: Mapping[str, tuple[str, int]], operand: Operand | None) -> tu
     return places.get(operand.name) if isinstance(operand, Register) else None
 
 
+@_once
 def varying(kernel: Kernel, sizes: Collection[str] | None = None) -> tuple[set[str], list[Instruction]]:
     """Return the registers that may differ between threads, and the instructions whose results do not. ``sizes``:
     parameters and special registers that decide alone; None: all parameters do, but no memory except local memory."""
@@ -112,15 +130,15 @@ def varying(kernel: Kernel, sizes: Collection[str] | None = None) -> tuple[set[s
     special = {it for it in read_by(kernel) if it.startswith(SPECIAL)}
     varies = {it for it in special if (it not in sizes if sizes is not None else not it.startswith(OF_A_GRID))}
     code = kernel.instructions
+    of_shared = {it.index for it in code for its in it.operands if type(its) is Symbol and its.name in shared}
     left: Sequence[Instruction] = code
     before = len(left) + 1
     while len(left) < before:
         before, others, left = len(left), left, []
         for it in others:
             read = given.get(it.index, reads(it))
-            names = {its.name for its in it.operands if isinstance(its, Symbol)}
             is_known = it.index in handed or _is_known(it, sizes, LOCAL in varies)
-            if is_known and varies.isdisjoint(read) and shared.isdisjoint(names):
+            if is_known and varies.isdisjoint(read) and it.index not in of_shared:
                 left.append(it)
             else:
                 varies |= {LOCAL} if it.opcode == "st" and LOCAL in it.modifiers else results(it)
@@ -129,11 +147,11 @@ def varying(kernel: Kernel, sizes: Collection[str] | None = None) -> tuple[set[s
 
 def _is_known(instruction: Instruction, sizes: Collection[str] | None, local_varies: bool) -> bool:
     """Return whether an instruction that reads no varying register has a result that does not vary."""
+    if instruction.opcode not in ("ld", "st"):
+        return instruction.row.computes
     space = {*instruction.modifiers} & {"param", "shared", LOCAL, "const", "global"}
     if instruction.opcode == "ld" and "param" in space:
         return sizes is None or _loaded(instruction) in sizes
-    if instruction.opcode not in ("ld", "st"):
-        return instruction.row.computes
     if LOCAL in space:
         return not local_varies
     return sizes is not None and instruction.opcode == "ld" and "shared" not in space
