@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ COURSE = packaged_course()
 SOLUTIONS = {name: COURSE.lesson(name).solution_path.read_text() for name in COURSE.names}
 STUBS = {name: COURSE.lesson(name).stub_path.read_text() for name in COURSE.names}
 TILE, NAIVE, COALESCED = "03_block_tile", "01_naive", "02_coalesced"
-DRESSES = {
+DRESSES: dict[str, Callable[[str], str]] = {
     "to the letter": lambda text: text,
     "on Windows": lambda text: text.replace("\n", "\r\n") + "\r\n// handed in\r\n",
     "without comments": without_comments,

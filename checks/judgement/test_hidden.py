@@ -404,9 +404,10 @@ def test_blocks_that_stay_have_many_tiles_at_one_shape(name: str) -> None:
         assert (stay is not None) == (name[3:] in ("persistent", "clusters", "fp8"))
         if stay is not None:
             assert not stay.counted
-            assert 9 <= (stay.tiles or 0) <= 32
+            tiles = stay.tiles or 0
+            assert 9 <= tiles <= 32
             (grid,), tile = lesson.at(stay.shape).grids(stay.shape), tile_of(lesson.at(stay.shape))
-            assert stay.shape.m // tile.m * (stay.shape.n // tile.n) == stay.tiles * grid.blocks
+            assert stay.shape.m // tile.m * (stay.shape.n // tile.n) == tiles * grid.blocks
             assert stay in hidden_also(lesson, seed)
 
 

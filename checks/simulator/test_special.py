@@ -20,7 +20,7 @@ STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 
 def state(target: str = "sm_90", shared: int = 1000, grid: Grid = GRID) -> State:
     kernel = ptx.Kernel("k", (), (), {}, {}, (), target)
-    made = State(kernel, grid, 5, shared, 0, [])
+    made = State(kernel, grid, 5, shared, 0, {})
     made.begin(special.cluster_order(grid)[20:25].tolist(), 0, 20)
     return made
 
