@@ -13,6 +13,7 @@ import pytest
 
 from checks.compiling import must_compile
 from checks.course.kernel import Kernel
+from checks.estimate.matrices import QUEUED_US
 from checks.estimate.test_timeline import FREE, Line, ffma, trace
 from checks.readings.estimate.adds import PLACES
 from checks.simulator.phase_cases import PIPELINE
@@ -306,6 +307,48 @@ def test_atomics_of_two_halves_are_followed_where_all_addresses_are_global() -> 
     assert of_global.estimate(8, 32, [out, x]).time_us < 10
     of_shared = engine.compile(HALVES.format(array="__shared__ half2 s[32];", to="s"), "sums")
     assert "LD.E" in of_shared.launch(8, 32, [out, x]).counters.obstacle
+
+
+ROW_SUMS = """extern "C" __global__ void row_sums(const float *x, float *sums, int columns) {
+    atomicAdd(&sums[blockIdx.y], x[(blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x]);
+}"""
+
+
+def test_blocks_meet_at_the_rows_that_they_share() -> None:
+    """Neighbours add to one row, blocks far away to another one: not all of a launch meet where its traced ones do."""
+    kernel = engine.compile(ROW_SUMS, "row_sums")
+    us = []
+    for rows in (1, 32, 1024):  # as many blocks, and sums in 1, 4 and 128 sectors
+        grid = 4096 // rows if rows < 1024 else 4, rows
+        us.append(kernel.estimate(grid, 128, [np.zeros(4096 * 128, np.float32), np.zeros(rows, np.float32), 1]).time_us)
+    assert us[0] > 2 * us[1] > 8 * us[2]
+
+
+TRIANGLE = """extern "C" __global__ void triangle(const float *x, float *y, int least) {
+    float sum = 0;
+    for (int i = 0; i < 64 * max(blockIdx.x, least); ++i)
+        sum += x[i];
+    y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}"""
+
+
+def test_one_wave_takes_as_long_as_its_longest_block() -> None:
+    kernel = engine.compile(TRIANGLE, "triangle")
+    x, y = np.zeros(64 * 64, np.float32), np.zeros(64 * 64, np.float32)
+    growing, equal = (kernel.estimate(64, 64, [x, y, least]).parts["latency"] for least in (0, 63))
+    assert growing == pytest.approx(equal, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "mib"), [("copies", 24), ("in_place", 40), ("reads", 56), ("quarters", 52)])
+def test_what_is_stored_needs_more_of_l2(name: str, mib: int) -> None:
+    """Repeated launches that touch about what L2 holds: a part comes from DRAM, more where they store."""
+    kernel = engine.compile((READINGS / "traffic.cu").read_text(), name)
+    arrays = {"copies": 2, "in_place": 1, "reads": 1, "quarters": 4}[name]
+    each = mib * (1 << 20) // (1 if name == "copies" else arrays) // 4
+    x, y = np.zeros(3 * each if name == "quarters" else each, np.float32), np.zeros(each, np.float32)
+    found = kernel.estimate(264, 1024, [each // 4, x.reshape(-1, 4), y.reshape(-1, 4)])
+    hidden = found.time_us - LAUNCH_US + QUEUED_US
+    assert hidden == pytest.approx(READ[f"{name}, {mib} MiB"], rel=0.2)
 
 
 STREAMS = json.loads((READINGS / "streams_h200.json").read_text())["us"]

@@ -23,6 +23,25 @@ extern "C" __global__ void copies(long long n4, const float4 *x, float4 *y)
         y[i] = x[i];
 }
 
+extern "C" __global__ void in_place(long long n4, const float4 *x, float4 *y)
+{
+    for (long long i = blockIdx.x * 1024LL + threadIdx.x; i < n4; i += gridDim.x * 1024LL) {
+        float4 v = y[i];
+        v.x += 1;
+        y[i] = v;
+    }
+}
+
+// It reads three places for each that it writes.
+extern "C" __global__ void quarters(long long n4, const float4 *x, float4 *y)
+{
+    for (long long i = blockIdx.x * 1024LL + threadIdx.x; i < n4; i += gridDim.x * 1024LL) {
+        float4 v = x[i];
+        v.x += x[i + n4].x + x[i + 2 * n4].x;
+        y[i] = v;
+    }
+}
+
 // 64 dependent loads of one thread in each of 132 * ``blockDim.x / 32`` warps, all at random places of n floats.
 extern "C" __global__ void chases(long long n, const unsigned *x, unsigned *y)
 {

@@ -14,6 +14,7 @@ from checks.usage import help_if_asked
 SOURCE = Path(__file__).with_suffix(".cu")
 MIB = 1 << 20
 SIZES = (4, 8, 16, 24, 32, 40, 48, 64, 96, 128, 256, 512)  # MiB of each array
+NEAR = (32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80)  # MiB of all arrays, about what L2 holds
 WAYS = {"one place": 0, "consecutive": 1, "random": 2, "a place a block": 3}
 ROWS = ((256, 128, 32), (256, 128, 64), (256, 128, 256), (256, 528, 64), (1032, 128, 64), (1032, 528, 256))
 
@@ -34,6 +35,11 @@ def main() -> None:
     for name in ("reads", "writes", "copies"):
         for size in SIZES:
             found[f"{name}, {size} MiB"] = us(name, 264, 1024, np.int64(size * MIB // 16), x, y)
+    for name, arrays in (("reads", 1), ("in_place", 1), ("quarters", 4)):
+        for size in NEAR:
+            found[f"{name}, {size} MiB"] = us(name, 264, 1024, np.int64(size * MIB // 16 // arrays), x, y)
+    for size in NEAR:
+        found[f"copies, {size / 2:g} MiB"] = us("copies", 264, 1024, np.int64(size * MIB // 32), x, y)
     for size in (1, 16, 32, 64, 256):
         count = size * MIB // 4
         links = cupy.random.permutation(count).astype(cupy.uint32)

@@ -4,7 +4,8 @@
     T = launch + max(waves * clocks / clock rate, L2 bytes / bandwidth, DRAM bytes / bandwidth)
 
 - The traced blocks are as many as a multiprocessor has at once, around one of average work. Their time counts for all,
-  times the instructions of the average block, of sixteen all over the grid / theirs.
+  times the instructions of the average block, of sixteen all over the grid / theirs. Where all blocks fit at once, the
+  launch takes at least as long as the longest of these blocks.
 - Of a long loop, few iterations are traced; its time grows with each by the same.
 - The fullest multiprocessor has ceil(blocks / multiprocessors) blocks; they come in waves of the resident ones.
 - ``traffic`` tells what L1, L2 and DRAM serve, from the addresses. It takes L2 to be as the same launch before left it.
@@ -45,6 +46,7 @@ from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
 from gemm_lessons.engine.sass.operands import Uncountable
+from gemm_lessons.engine.sass.reach import Reach
 from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, Traceable, traceable
 from gemm_lessons.engine.simulator import Simulator
 
@@ -206,6 +208,16 @@ class PreparedLaunch:
         with self.as_not_estimated():
             return self._followed.trace(self.grid, self.arguments, self.resident * self.cluster, self.memory, LONGEST)
 
+    @cached_property
+    def reach(self) -> Reach | None:
+        """What blocks all over the grid touch; None where they form clusters, and where so many cannot be followed."""
+        if self.cluster > 1:
+            return None
+        try:
+            return self._followed.reach(self.grid, self.arguments, self.memory, self.sampled.first)
+        except Uncountable:
+            return None
+
     @contextmanager
     def as_not_estimated(self) -> Iterator[None]:
         """Raise ``NotEstimated`` for a trace that is too long or cannot be followed."""
@@ -239,7 +251,7 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
         shared = (compiled.resources.shared_bytes + grid.dynamic_shared + gpu.shared_reserved_per_block) * resident
 
         def units(gpu: GpuSpec) -> tuple[dict[str, float], str, LaunchBytes]:
-            levels, moved = levels_of(sampled, grid.blocks, shared, launch.memory(), gpu)
+            levels, moved = levels_of(sampled, grid.blocks, shared, launch.memory(), gpu, lambda: launch.reach)
             parts, busiest = _of_multiprocessor(sampled, launch.per_sm, resident, gpu, levels)
             return parts | {"latency": parts["latency"] + LAST_US * bool(grouped_columns(trace))}, busiest, moved
 
@@ -334,4 +346,8 @@ def _of_multiprocessor(
         alone, two = (play(one, resident, gpu, n, ended_arrive=True, levels=levels).clocks for n in (1, 2))
         saved = max(2 * alone - two, 0.0)
         parts["latency"] = max(parts["latency"] - (waves + bool(rest) - 1) * saved, parts[busiest])
-    return {name: sampled.work * clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}, busiest
+    microseconds = {name: sampled.work * clocks / (gpu.clock_hz / 1e6) for name, clocks in parts.items()}
+    if together and sampled.longest > sampled.work:  # the longest block goes on when those beside it have ended
+        last = sampled.longest * (full if resident == 1 else played(1)).clocks / (gpu.clock_hz / 1e6)
+        microseconds["latency"] = max(microseconds["latency"], last)
+    return microseconds, busiest

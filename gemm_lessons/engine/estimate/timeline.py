@@ -54,10 +54,11 @@ from gemm_lessons.engine.estimate.items import (
     streams_of,
 )
 from gemm_lessons.engine.estimate.phases import ClusterBarrier, MbarrierPhases
-from gemm_lessons.engine.estimate.traffic import SLOT, Levels
+from gemm_lessons.engine.estimate.traffic import Levels
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Uncountable
+from gemm_lessons.engine.sass.reach import SLOT
 from gemm_lessons.engine.sass.textures import FETCHES
 from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
 
@@ -277,6 +278,7 @@ class Multiprocessor:
             self.last = [places[warp % schedulers, warp // warps_per_block] for warp in range(count)]
         self.load_store = 0.0  # free from
         self.sending = 0.0  # as the next one: st.async and red.async
+        self.barriers = 0.0  # and what notes arrivals at barriers, one after the other
         self.port = self.l2 = 0.0  # free from: its own, and its share of L2, for boxes
         # All stores, those that threads execute, and those of less than whole sectors have left by:
         self.stores = self.executed = self.partly = 0.0
@@ -391,7 +393,7 @@ class Multiprocessor:
         self.alive[block] -= 1
         self.over[block] = max(self.over[block], time)
         if self.ended_arrive and self.alive[block] and len(self.waiting.get((block, 0), ())) == self.alive[block]:
-            self._release((block, 0), time, self.warps_per_block)
+            self._release((block, 0), time)
             self.woken = True
             return
         cluster = self.clusters[block]
@@ -495,6 +497,7 @@ class Multiprocessor:
         key = block, named.barrier if named else 0
         there = self.waiting.setdefault(key, [])
         waits = named is None or named.kind == "met"
+        self.barriers = max(self.barriers, time) + self.pipes.barrier_warp
         there.append((warp if waits else -1, after))
         self.ready[warp] = NEVER if waits else self._ready(warp, after)
         wanted = self.alive[block] if self.ended_arrive else self.warps_per_block
@@ -502,12 +505,12 @@ class Multiprocessor:
             wanted = -(-named.arrivals // WARP)
         if len(there) < wanted:
             return False
-        self._release(key, time, wanted if named else self.warps_per_block)
+        self._release(key, time)
         return True
 
-    def _release(self, key: tuple[int, int], time: float, warps: int) -> None:
+    def _release(self, key: tuple[int, int], time: float) -> None:
         """Release a barrier: all of its warps have arrived or ended."""
-        release = time + self.pipes.barrier + self.pipes.barrier_warp * warps
+        release = max(self.barriers, time) + self.pipes.barrier
         for other, earliest in self.waiting.pop(key):
             if other >= 0:
                 self.ready[other] = self._ready(other, max(release, earliest))

@@ -3,12 +3,12 @@
     traced blocks -> sectors by buffer, of a block and of the launch -> Levels, for ``timeline``; bytes of the launch
 
 - **L1** is played: it holds what shared memory leaves of it, in lines of 128 bytes, the oldest of which gives way.
-- **A launch touches** what its traced blocks do, and each further block as much more as each of these adds; but no more
-  of a buffer than all of it.
+- **A launch touches** what all blocks do, what several share once (``sass.reach``), and no more of a buffer than all of
+  it.
 - **L2**: launches repeat, so a launch finds in L2 what the one before it left. If all that it touches fits, nothing
   comes from DRAM. Where it does not fit, L2 has replaced each line before the launch comes back to it: the launch's
   first request for a sector goes to DRAM, and later ones, of other blocks, find it in L2. In between a part of them
-  does; lines that were stored need more room.
+  does; lines that were stored need half as much room again.
 - **DRAM** then takes the unique bytes, at the rate of reads, or of reads and writes in turn.
 - **Atomics** are executed by L2: a round for each lane of a warp at the same address, one after the other where they
   meet in a slice of L2. The busiest slice is a floor, and for floating point the busiest sector.
@@ -20,7 +20,7 @@ lost since: a product whose matrices are far larger than L2 needs more of DRAM t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -29,22 +29,20 @@ from gemm_lessons.engine.costs.banks import SECTOR
 from gemm_lessons.engine.hardware.sheets import KIB, GpuSpec
 from gemm_lessons.engine.machine.memory import ALLOCATION_SPACING, GlobalMemory
 from gemm_lessons.engine.records.frozen import dataclass
+from gemm_lessons.engine.sass.reach import SLOT, Reach, adds_floats, slices, slices_of
 from gemm_lessons.engine.sass.trace import LINE_SECTORS, SampledTrace, Trace
 from gemm_lessons.engine.sass.trace import Traffic as Access
 
 L1_ONLY = 28 * KIB  # of a multiprocessor's L1, what shared memory cannot have
-# Shares of L2's size, read on an H200 (traffic_h200.json): a launch that touches less than the first finds all of it in
-# L2, one that touches more than the second finds nothing.
-STORING, READING = (0.75, 1.2), (1.0, 1.25)
-SOME = 0.1  # of what a launch touches: it stores
+# What a launch touches, and half of what it stores once more, over L2's size (traffic_h200.json): up to the first, it
+# finds all of it in L2; a little above, much is gone; from the last on, the more stores the later, it finds nothing.
+STORED, LATER = 0.5, 0.4
+HELD, MUCH, GONE = 0.98, (1.02, 0.6), 1.2
 READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
 # A sector from DRAM waits for so much of DRAM's work on those in flight, twice that of writes (streams_h200.json).
 LOADED = 0.4
-# Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector. Of
-# each kilobyte, the first and the third quarter are in one slice, the others in another one.
+# Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector.
 ROUND, FLOATS = 1.4, 3.5
-KILOBYTE, QUARTER = 32, 8  # sectors
-SLOT = ALLOCATION_SPACING // SECTOR  # sectors between two buffers
 
 
 class Levels(NamedTuple):
@@ -87,11 +85,17 @@ class BufferUse:
 
 
 def levels_of(
-    sampled: SampledTrace, blocks: int, resident_shared: int, memory: GlobalMemory, gpu: GpuSpec
+    sampled: SampledTrace,
+    blocks: int,
+    resident_shared: int,
+    memory: GlobalMemory,
+    gpu: GpuSpec,
+    reach: Callable[[], Reach | None],
 ) -> tuple[Levels, LaunchBytes]:
     """Return where the accesses of a launch of so many ``blocks`` are served, and what it moves.
 
-    ``resident_shared``: bytes of shared memory that resident blocks take.
+    ``resident_shared``: bytes of shared memory that resident blocks take. ``reach`` is asked where it matters how many
+    blocks share what they touch: where L2 might not hold all buffers, and for atomics.
     """
     traced = len(sampled.long.warps) // sampled.long.warps_per_block
     scale = blocks * sampled.work / traced
@@ -102,11 +106,20 @@ def levels_of(
         values = [it.of(quantity, slot) for it in counts]
         return values[0] + sampled.beyond * max(values[0] - values[-1], 0.0)
 
+    adds = any(it.of("adding", None) for it in counts)
+    matters = adds or sum(it.size for it in memory.allocations) * (1 + STORED) > HELD * gpu.l2_bytes
+    far = reach() if matters and blocks > traced else None
+
     def unique(quantity: str, slot: int, size: float) -> float:
-        """Return how much of a buffer a launch touches: each further block adds what the traced ones add."""
+        """Return how much of a buffer a launch touches: as much as all blocks, but what they share once. Where only
+        neighbours are known, each further block adds what the traced ones add."""
         each, all_traced = whole(f"{quantity} by each", slot) / traced, whole(quantity, slot)
-        more = each if traced == 1 else (all_traced - each) / (traced - 1)
-        return min(each + more * (scale * traced - 1), size)
+        if far is None:
+            more = each if traced == 1 else (all_traced - each) / (traced - 1)
+            return min(each + more * (scale * traced - 1), size)
+        if far.whole:
+            each = max(each, far.each(quantity, slot))
+        return max(min(each * scale * traced * far.alone(quantity, slot), size), all_traced)
 
     buffers: dict[int, BufferUse] = {}
     atomic: dict[int, float] = {}
@@ -114,9 +127,13 @@ def levels_of(
         slot, size = allocation.base // ALLOCATION_SPACING, -(-allocation.size // SECTOR)
         asked = whole("read by each", slot) * scale
         buffers[slot] = BufferUse(asked, unique("read", slot, size), unique("written", slot, size), size)
-        if lines := unique("lines", slot, -(-size // LINE_SECTORS)):
-            busiest = whole("busiest", slot) * scale * whole("lines", slot) / lines
-            atomic[slot] = busiest * min(blocks, gpu.sms) / (whole("adding", slot) * scale)
+        if adding := whole("adding", slot) * scale:
+            meeting = (
+                whole(f"busiest {name}", slot) * scale * whole(name, slot) / unique(name, slot, most)
+                for name, most in (("slices", slices_of(size)), ("sums", size))
+                if whole(name, slot)
+            )
+            atomic[slot] = max(meeting) * min(blocks, gpu.sms) / adding
     boxes = min(whole("boxes") * scale, sum(it.size for it in buffers.values()))
     read = sum(it.read for it in buffers.values()) + boxes
     written = sum(it.written for it in buffers.values())
@@ -138,8 +155,8 @@ def levels_of(
 
 def missed_by_l2(touched: float, written: float, gpu: GpuSpec) -> float:
     """Return the share of accesses that miss in L2 what was there before ``touched`` bytes, ``written`` of them."""
-    low, high = STORING if written > SOME * touched else READING
-    return min(max((touched / gpu.l2_bytes - low) / (high - low), 0.0), 1.0)
+    gone = GONE + LATER * written / max(touched, 1.0)
+    return float(np.interp((touched + STORED * written) / gpu.l2_bytes, (HELD, MUCH[0], gone), (0.0, MUCH[1], 1.0)))
 
 
 def dram_rate(read: float, written: float, gpu: GpuSpec) -> float:
@@ -154,9 +171,9 @@ class _Counts:
 
     def __init__(self, trace: Trace) -> None:
         self._values: dict[str, Counter[int]] = {}
-        self._busiest: dict[int, float] = {}  # clocks of the slice or sector where most atomics meet
-        union: dict[str, set[int]] = {"read": set(), "written": set(), "lines": set()}
-        slices: Counter[int] = Counter()  # rounds, by the first sector of each
+        self._busiest: dict[tuple[str, int], float] = {}  # clocks of the slice or sector where most atomics meet
+        union: dict[str, set[int]] = {"read": set(), "written": set(), "slices": set(), "sums": set()}
+        at_slices: Counter[int] = Counter()  # rounds
         sums: Counter[int] = Counter()  # of floating point, by sector
         for accesses in _blocks(trace):
             own: dict[str, set[int]] = {name: set() for name in union}
@@ -173,27 +190,28 @@ class _Counts:
                     if touch.atomic:
                         self._add("adding", slot, sum(touch.rounds))
                         for sector, rounds in zip(touch.sectors, touch.rounds, strict=True):
-                            slice_ = sector // KILOBYTE * KILOBYTE + sector // QUARTER % 2 * QUARTER
-                            own["lines"].add(sector // LINE_SECTORS * LINE_SECTORS)
-                            slices[slice_] += rounds
-                            if any(it.startswith("F") and it[1:3].isdigit() for it in trace.code[index].modifiers):
+                            own["slices"].add(slices(sector))
+                            at_slices[slices(sector)] += rounds
+                            if adds_floats(trace.code[index]):
+                                own["sums"].add(sector)
                                 sums[sector] += rounds
             for name, sectors in own.items():
                 union[name] |= sectors
                 for slot, count in _slots(sectors).items():
                     self._add(f"{name} by each", slot, count)
         self._values |= {name: Counter(_slots(sectors)) for name, sectors in union.items()}
-        for rounds_at, clocks in ((slices, ROUND), (sums, FLOATS)):
+        for name, rounds_at, clocks in (("slices", at_slices, ROUND), ("sums", sums, FLOATS)):
             for sector, rounds in rounds_at.items():
-                self._busiest[sector // SLOT] = max(self._busiest.get(sector // SLOT, 0.0), rounds * clocks)
+                key = f"busiest {name}", sector // SLOT
+                self._busiest[key] = max(self._busiest.get(key, 0.0), rounds * clocks)
 
     def _add(self, quantity: str, slot: int, count: int) -> None:
         self._values.setdefault(quantity, Counter())[slot] += count
 
     def of(self, quantity: str, slot: int | None) -> float:
         """Return a quantity of all buffers, or of the one in a slot."""
-        if quantity == "busiest" and slot is not None:
-            return self._busiest.get(slot, 0.0)
+        if slot is not None and (quantity, slot) in self._busiest:
+            return self._busiest[quantity, slot]
         values = self._values.get(quantity, Counter())
         return values.total() if slot is None else values[slot]
 

@@ -87,7 +87,7 @@ class Pipes:
     queue: int  # accesses of one scheduler that can wait for the load-store unit; one more stalls the scheduler
     branch: float  # from a taken branch to the instruction after it
     barrier: float  # from the last arrival to the release
-    barrier_warp: float  # added to `barrier` for each warp of the block
+    barrier_warp: float  # until the arrival of a warp is noted; those of a multiprocessor are one after the other
     fp64_latency: float  # of an fp64 instruction whose result a scoreboard guards
     move_up: float  # from the end of a block to the first instruction of the block that replaces it
     past: float  # L2's bandwidth for a sector that cp.async fetches past L1 / for one that a load fetches; multiplied

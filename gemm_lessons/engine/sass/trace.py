@@ -37,6 +37,7 @@ from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, Uncountable, unknown_form
 from gemm_lessons.engine.sass.planning import MOVED, Plan
+from gemm_lessons.engine.sass.reach import Reach, Reaching, compared
 from gemm_lessons.engine.sass.textures import Texels, texels_of
 from gemm_lessons.engine.sass.walker import BasicBlock, MemoryUse, Step, Walker
 
@@ -147,6 +148,7 @@ class Signal:
 
 Touch = Traffic | Signal
 AnyWalker = TypeVar("AnyWalker", bound=Walker)
+Followed = TypeVar("Followed")
 
 
 @dataclass(frozen=True)
@@ -180,13 +182,16 @@ class SampledTrace:
     """Some blocks of a launch, traced: all of their execution, or that without most iterations of a long loop.
 
     ``short`` has half of the iterations that ``long`` has (None: nothing was left out). The rest is ``beyond`` times
-    the difference of both. ``work``: instructions of the average block / those of a traced block.
+    the difference of both. ``work``: instructions of the average block / those of a traced block; ``longest``: those of
+    the longest block. ``first``: the first of the traced blocks.
     """
 
     long: Trace
     short: Trace | None = None
     beyond: float = 0.0
     work: float = 1.0
+    longest: float = 1.0
+    first: int = 0
 
     def whole(self, quantity: Callable[[Trace], float]) -> float:
         """Return a quantity of the traced blocks' whole execution that grows by each iteration."""
@@ -264,17 +269,25 @@ class Traceable:
         An execution of more than ``most`` warp instructions is cut, see ``long_loops``. Divisions take their fast path
         where the data are not known. Raise ``Uncountable``, and ``TooLong`` if no loop can be cut.
         """
-        launch = self._launch(grid, arguments, memory)
+        return self._tried(self._launch(grid, arguments, memory), lambda it: it.sample(blocks, most))
+
+    def reach(self, grid: Grid, arguments: Sequence[Argument], memory: Callable[[], GlobalMemory], base: int) -> Reach:
+        """Return what blocks all over the grid touch, and what block ``base`` shares with others. Raise
+        ``Uncountable``."""
+        return self._tried(self._launch(grid, arguments, memory), lambda it: it.reach(base))
+
+    def _tried(self, launch: _Launch, follow: Callable[[_Launch], Followed]) -> Followed:
+        """Follow a launch, with full divisions if they decide, and with fast ones if their data are not known."""
         try:
-            return launch.sample(blocks, most)
+            return follow(launch)
         except TooLong:
             raise
         except Undecided:
-            return replace(launch, plan=self._full_divisions).sample(blocks, most)
+            return follow(replace(launch, plan=self._full_divisions))
         except Uncountable:
             if not any(d.name == "FCHK" for d in self.instructions):
                 raise
-            return replace(launch, plan=self.code.with_fast_divisions).sample(blocks, most)
+            return follow(replace(launch, plan=self.code.with_fast_divisions))
 
     def _launch(self, grid: Grid, arguments: Sequence[Argument], memory: Callable[[], GlobalMemory]) -> _Launch:
         return _Launch(self, self.plan, clustered(self.kernel, grid), arguments, memory)
@@ -306,22 +319,35 @@ class _Launch:
         launch = self if self.plan.spaces else replace(self, memory=cache(self.memory))  # nothing is stored
         outline, first = None, 0
         if math.prod(grid.cluster or (1,)) == 1:
-            everywhere = sorted({int((number + 0.5) * GOLDEN % 1 * grid.blocks) for number in range(SPREAD)})
-            outline = launch._run(_Outline, Geometry(grid, 0, len(everywhere), chosen=tuple(everywhere)))
+            everywhere = self._everywhere
+            chosen = tuple(sorted({0, *everywhere, grid.blocks - 1}))
+            outline = launch._run(_Outline, Geometry(grid, 0, len(chosen), chosen=chosen))
+            outline.spread = np.isin(chosen, everywhere)
             first = everywhere[outline.average] // blocks * blocks
             first = max(min(first, (grid.blocks // blocks - 1) * blocks), 0)
         geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
         try:
             trace = launch.trace(geometry, most)
-            return SampledTrace(trace, work=_work(outline, geometry, sum(map(len, trace.warps))))
+            return SampledTrace(trace, None, 0.0, *_work(outline, geometry, sum(map(len, trace.warps))), first)
         except TooLong:
             whole = launch._run(_Outline, geometry)
-        chosen = cut(whole.steps, whole.weights, most)
-        if chosen is None:
+        parts = cut(whole.steps, whole.weights, most)
+        if parts is None:
             raise TooLong(f"more than {most:,} warp instructions")
-        recorder = launch._run(_Recorder, geometry, kept=chosen.long)
-        short, long = self._of(recorder, chosen.short[chosen.long].tolist()), self._of(recorder)
-        return SampledTrace(long, short, chosen.beyond, _work(outline, geometry, sum(whole.weights)))
+        recorder = launch._run(_Recorder, geometry, kept=parts.long)
+        short, long = self._of(recorder, parts.short[parts.long].tolist()), self._of(recorder)
+        return SampledTrace(long, short, parts.beyond, *_work(outline, geometry, sum(whole.weights)), first)
+
+    @property
+    def _everywhere(self) -> tuple[int, ...]:
+        blocks = self.grid.blocks
+        return tuple(sorted({int((number + 0.5) * GOLDEN % 1 * blocks) for number in range(SPREAD)}))
+
+    def reach(self, base: int) -> Reach:
+        """See ``Traceable.reach``."""
+        chosen = tuple(sorted({*self._everywhere, *compared(base, self.grid.grid)}))
+        walker = self._run(Reaching, Geometry(self.grid, 0, len(chosen), chosen=chosen))
+        return walker.reach(base, self._everywhere, self.grid.grid)
 
     def _of(self, recorder: _Recorder, kept: Sequence[bool] | None = None) -> Trace:
         grid, kernel = self.grid, self.kernel
@@ -349,11 +375,13 @@ class _Launch:
         return made
 
 
-def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> float:
-    """Return warp instructions of the average block / of a block of ``geometry``, which executed ``executed``."""
+def _work(outline: _Outline | None, geometry: Geometry, executed: int) -> tuple[float, float]:
+    """Return warp instructions of the average and of the longest block, each / those of a block of ``geometry``, which
+    executed ``executed``."""
     if outline is None or not executed:
-        return 1.0
-    return sum(outline.weights) / outline.geometry.blocks / (executed / geometry.blocks)
+        return 1.0, 1.0
+    traced = executed / geometry.blocks
+    return float(outline.by_block[outline.spread].mean() / traced), float(outline.by_block.max() / traced)
 
 
 def blocks_of_cluster(compiled: Compiled, parsed: ParsedKernel, grid: Grid) -> int:
@@ -621,6 +649,7 @@ class _Outline(Walker):
         self.steps: list[int] = []  # numbers of basic blocks
         self.weights: list[int] = []  # warp instructions of each step
         self.by_block = np.zeros(geometry.blocks)  # and of each block
+        self.spread = np.ones(geometry.blocks, bool)  # blocks that stand for all
         super().__init__(plan, geometry, constants, Sums(), store, watch=lambda *_: None, textures=textures)
         for number, block in enumerate(self.blocks):
             block.steps.insert(0, self._entered(number, block.end - block.first))
@@ -641,9 +670,10 @@ class _Outline(Walker):
 
     @property
     def average(self) -> int:
-        """Return the block closest to the average in warp instructions; of several, the one in the middle."""
-        mean = self.by_block.mean()
-        off = abs(self.by_block - mean) // (NEAR * mean)
+        """Return which of the spread blocks is closest to their average in warp instructions; of several, the one in
+        the middle."""
+        executed = self.by_block[self.spread]
+        off = abs(executed - executed.mean()) // (NEAR * executed.mean())
         nearest = np.flatnonzero(off == off.min())
         return int(nearest[len(nearest) // 2])
 
