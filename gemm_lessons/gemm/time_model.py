@@ -11,8 +11,9 @@
   serves the rest; or its sectors, if those are fewer.
 - DRAM bytes: every matrix once if they fit into L2; else the rows and columns that each wave of blocks needs.
 - Where L2 does not hold the matrices, boxes and copies past L1 take DRAM's latency, and so do loads of a block that is
-  alone on its multiprocessor or of kernels without barriers. Other blocks hide it from each other: where it is long
-  beside a K tile, they are played at several distances from each other, and the average counts.
+  alone on its multiprocessor or of kernels without barriers. Other blocks hide it from each other.
+- Blocks of later waves that wait at barriers for each K tile are at different places of it: they are played at several
+  distances from each other, and the average counts.
 - Where tensor cores work on most multiprocessors, the clock is the one that the chip holds then. With products of
   warpgroups, it is the one at which the chip draws no more power than it may; blocks that copy far ahead drift apart
   while DRAM is busy, and fetch again what L2 no longer holds.

@@ -32,7 +32,6 @@ from gemm_lessons.engine.simulator import Simulator
 MODEL = 41  # version of the timeline; a new number invalidates the cache on disk
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 DEEPEST = 256  # K of the shorter trace of blocks that are played apart: they have as many tiles, which must fit
-LONG = 1 / 3  # DRAM's latency / time of a K tile, above which blocks are played apart: the result is 1% uncertain
 GPC = 16  # multiprocessors that get a box together, to which a launch gives consecutive blocks: flights_h200.json
 
 Traces = tuple[tuple[int, Trace], tuple[int, Trace]]  # (K, trace), shorter first
@@ -230,8 +229,9 @@ class LoopProfile:
         ``blocks_per_sm``. ``together``: all of them start at once, as at the start of the launch. ``from_dram``: L2
         does not hold the matrices. ``asked``: the share of boxes that L2 is asked for.
 
-        Blocks of later waves begin where another one ends, anywhere in the K tiles of the blocks beside it, and hide
-        DRAM's latency from each other. Their main loops are played apart (``play_apart``) where that latency is long.
+        Blocks of later waves begin where another one ends, anywhere in the K tiles of the blocks beside it: one
+        multiplies while another waits. So their main loops are played apart (``play_apart``), and take at least the
+        time of the busiest unit.
         """
         pipes = pipes_of(gpu)
         asked = round(asked, 3) if asked * pipes.box_ns * gpu.clock_hz / 1e9 > pipes.box_sector else 0.0
@@ -246,25 +246,24 @@ class LoopProfile:
                 before = first.busy.get(unit, 0.0)
                 each = (clocks - before) / (k1 - k0)
                 units[unit] = before - each * k0, each
-            if from_dram and not together and self._waits_long(per_k, blocks, gpu):
-                per_k = self._apart(per_k, blocks, gpu)
+            if not together and self._drift_apart(blocks, gpu):
+                per_k = max(self._apart(per_k, blocks, gpu, from_dram), *(each for _, each in units.values()))
             return first.clocks - per_k * k0, per_k, units
 
         fixed, per_k, units = self._once(f"{ways}{blocks} {asked} {_figures_of(gpu)}", line)
         return Span(fixed, per_k, {unit: (start, each) for unit, (start, each) in units.items()})
 
-    def _waits_long(self, per_k: float, blocks: int, gpu: GpuSpec) -> bool:
-        """Tell whether DRAM's latency is a large part of the time of a K tile, for blocks that hide it from each other:
-        their warps wait at barriers, and blocks take turns."""
-        tile, waits = self.tile_depth * per_k, pipes_of(gpu).alone
+    def _drift_apart(self, blocks: int, gpu: GpuSpec) -> bool:
+        """Tell whether blocks are at different places of their K tiles: their warps wait at barriers, and blocks take
+        turns."""
         hidden = blocks > 1 and self.cluster == 1 and pipes_of(gpu).fair and self.traces[0][1].waits_at_barriers
-        return hidden and 0 < self.tile_depth <= DEEPEST / TILES and waits > LONG * tile
+        return hidden and 0 < self.tile_depth <= DEEPEST / TILES
 
-    def _apart(self, per_k: float, blocks: int, gpu: GpuSpec) -> float:
-        """Return the clocks for each k of blocks that are apart and wait for DRAM; ``per_k``: those in step."""
+    def _apart(self, per_k: float, blocks: int, gpu: GpuSpec, from_dram: bool) -> float:
+        """Return the clocks for each k of blocks that are apart; ``per_k``: those in step."""
         (k0, shorter), (k1, longer) = self.deeper() if self.deeper else self.traces
         tiles = (k1 - k0) / self.tile_depth
-        clocks = play_apart(longer, shorter, tiles, blocks, gpu, per_k * self.tile_depth, from_dram=True)
+        clocks = play_apart(longer, shorter, tiles, blocks, gpu, per_k * self.tile_depth, from_dram=from_dram)
         return clocks / (k1 - k0)
 
     def overlap(self, gpu: GpuSpec) -> float:

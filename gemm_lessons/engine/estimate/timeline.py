@@ -76,6 +76,7 @@ RETURNED = (
 # load returns after earlier stores of less than whole sectors have left.
 TAGS, BEHIND = 2.0, 170.0
 COPIED = 1.5  # lines of a copy past L1 in a clock, where each has several sectors (lines_h200.json)
+LANES = SECTOR / 16  # of a copy past L1, for each sector
 # L1 merges a store with the last lines that any warps have stored. Schedulers do not take turns as strictly as here:
 # what goes to few lines is merged beyond that, too, half as often for each so many lines more (parts_h200.json and
 # bursts_h200.json). Products' warps store their tiles together: what goes to more lines is not merged
@@ -728,9 +729,9 @@ class Multiprocessor:
             done = max(done, self.partly + BEHIND)
         if self.levels is not None and not touch.past:
             self.port = max(self.port, start) + LINE_CLOCKS * self._absent(touch)
-        if touch.past:  # L2 is asked once for each wavefront that is written
-            asked = touch.written if self.pipes.conflicts else touch.even
-            taken *= self.pipes.past * max(1.0, asked * SECTORS / len(touch.sectors))
+        if touch.past:  # L2 is asked once for each wavefront that is written, but not for more sectors than lanes
+            asked = (touch.written if self.pipes.conflicts else touch.even) * SECTORS / len(touch.sectors)
+            taken *= self.pipes.past * min(max(1.0, asked), LANES)
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)
             if there is None or touch.strong:
