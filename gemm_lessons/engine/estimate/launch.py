@@ -46,7 +46,7 @@ from gemm_lessons.engine.ptx import synchronising_accesses
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
 from gemm_lessons.engine.sass.operands import Uncountable
-from gemm_lessons.engine.sass.reach import Reach
+from gemm_lessons.engine.sass.reach import Sharing
 from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, Traceable, traceable
 from gemm_lessons.engine.simulator import Simulator
 
@@ -209,7 +209,7 @@ class PreparedLaunch:
             return self._followed.trace(self.grid, self.arguments, self.resident * self.cluster, self.memory, LONGEST)
 
     @cached_property
-    def reach(self) -> Reach | None:
+    def reach(self) -> Sharing | None:
         """What blocks all over the grid touch; None where they form clusters, and where so many cannot be followed."""
         if self.cluster > 1:
             return None

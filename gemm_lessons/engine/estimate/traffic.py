@@ -29,7 +29,7 @@ from gemm_lessons.engine.costs.banks import SECTOR
 from gemm_lessons.engine.hardware.sheets import KIB, GpuSpec
 from gemm_lessons.engine.machine.memory import ALLOCATION_SPACING, GlobalMemory
 from gemm_lessons.engine.records.frozen import dataclass
-from gemm_lessons.engine.sass.reach import SLOT, Reach, adds_floats, slices, slices_of
+from gemm_lessons.engine.sass.reach import SLOT, Sharing, adds_floats, slices, slices_of
 from gemm_lessons.engine.sass.trace import LINE_SECTORS, SampledTrace, Trace
 from gemm_lessons.engine.sass.trace import Traffic as Access
 
@@ -90,7 +90,7 @@ def levels_of(
     resident_shared: int,
     memory: GlobalMemory,
     gpu: GpuSpec,
-    reach: Callable[[], Reach | None],
+    reach: Callable[[], Sharing | None],
 ) -> tuple[Levels, LaunchBytes]:
     """Return where the accesses of a launch of so many ``blocks`` are served, and what it moves.
 

@@ -24,7 +24,8 @@ counts on PTX are used instead, marked as inexact.
 - ``access_cache``: costs of repeated accesses, memoised
 - ``useful_work``: instructions that carry data from loads to stores; other costs: ``registers``, ``exposed_latency``,
   ``work_per_thread``, ``inner_loop``; ``moved_loads``: those that ptxas moved past arithmetic
-- ``trace``: all instructions that warps execute, for estimates, without most iterations of ``long_loops``
+- ``trace``: all instructions that warps execute, for estimates, without most iterations of ``long_loops``; ``reach``:
+  what blocks all over the grid touch
 """
 
 from __future__ import annotations

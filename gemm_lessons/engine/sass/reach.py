@@ -1,6 +1,6 @@
-"""How many blocks of a launch share what one of them touches: ``Reach``, from blocks all over the grid.
+"""How many blocks of a launch share what one of them touches: ``Sharing``, from blocks all over the grid.
 
-    Traceable.reach -> sectors of some blocks, by buffer -> Reach        for ``estimate.traffic``
+    Traceable.reach -> sectors of some blocks, by buffer -> Sharing        for ``estimate.traffic``
 
 Blocks next to each other may touch the same, such as the same rows, and those far away something else, or the other way
 round. So one block is compared with others at growing distances along each axis of the grid.
@@ -37,7 +37,7 @@ Touched = Mapping[tuple[str, int], Array]  # by what is done there, and the buff
 
 
 @dataclass(frozen=True)
-class Reach:
+class Sharing:
     """What some blocks touch. ``blocks``: each by its number; ``base``: the one that the others are compared with;
     ``spread``: those that stand for all; ``size``: of the grid. ``whole``: all accesses were looked at."""
 
@@ -141,7 +141,7 @@ class Reaching(Walker):
         with suppress(_Enough):
             super().run(*given)
 
-    def reach(self, base: int, spread: Sequence[int], size: tuple[int, int, int]) -> Reach:
+    def reach(self, base: int, spread: Sequence[int], size: tuple[int, int, int]) -> Sharing:
         """Return what was found."""
         blocks: dict[int, dict[tuple[str, int], Array]] = {it: {} for it in self.geometry.chosen}
         for name, found in self._found.items():
@@ -149,7 +149,7 @@ class Reaching(Walker):
             slots, starts = np.unique(keys >> BITS << BITS | (keys & (1 << BITS) - 1) // SLOT, return_index=True)
             for key, part in zip(slots.tolist(), np.split(keys, starts[1:]), strict=True):
                 blocks[self.geometry.chosen[key >> BITS]][name, key & (1 << BITS) - 1] = part & (1 << BITS) - 1
-        return Reach(blocks, base, spread, size, self._left > 0)
+        return Sharing(blocks, base, spread, size, self._left > 0)
 
 
 def slices(sectors: Any) -> Any:

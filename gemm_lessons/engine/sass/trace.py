@@ -37,7 +37,7 @@ from gemm_lessons.engine.sass.memory_contents import Store
 from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, Uncountable, unknown_form
 from gemm_lessons.engine.sass.planning import MOVED, Plan
-from gemm_lessons.engine.sass.reach import Reach, Reaching, compared
+from gemm_lessons.engine.sass.reach import Reaching, Sharing, compared
 from gemm_lessons.engine.sass.textures import Texels, texels_of
 from gemm_lessons.engine.sass.walker import BasicBlock, MemoryUse, Step, Walker
 
@@ -271,7 +271,9 @@ class Traceable:
         """
         return self._tried(self._launch(grid, arguments, memory), lambda it: it.sample(blocks, most))
 
-    def reach(self, grid: Grid, arguments: Sequence[Argument], memory: Callable[[], GlobalMemory], base: int) -> Reach:
+    def reach(
+        self, grid: Grid, arguments: Sequence[Argument], memory: Callable[[], GlobalMemory], base: int
+    ) -> Sharing:
         """Return what blocks all over the grid touch, and what block ``base`` shares with others. Raise
         ``Uncountable``."""
         return self._tried(self._launch(grid, arguments, memory), lambda it: it.reach(base))
@@ -343,7 +345,7 @@ class _Launch:
         blocks = self.grid.blocks
         return tuple(sorted({int((number + 0.5) * GOLDEN % 1 * blocks) for number in range(SPREAD)}))
 
-    def reach(self, base: int) -> Reach:
+    def reach(self, base: int) -> Sharing:
         """See ``Traceable.reach``."""
         chosen = tuple(sorted({*self._everywhere, *compared(base, self.grid.grid)}))
         walker = self._run(Reaching, Geometry(self.grid, 0, len(chosen), chosen=chosen))
