@@ -183,5 +183,6 @@ class Sums:
     useful_operations: int = 0
     most_operations: int = 0
     working_blocks: int = 0  # with any product ...
-    fewest_products: int = 1 << 62  # ... and of their busiest threads the one with the fewest
+    busiest_products: int = 0  # ... and of the busiest thread of each of these in sum ...
+    fewest_products: int = 1 << 62  # ... and of that with the fewest
     exchanges: int = 0  # of loaded numbers between lanes, warps

@@ -296,8 +296,8 @@ def blocks_to_share(sums: Sums, grid: Grid) -> float:
     blocks, fewest = sums.working_blocks, sums.fewest_products
     if grid.threads * blocks < FILLED:
         return grid.blocks
-    average = sums.products / (grid.threads * blocks)
-    return blocks * min(1.0, average / (math.ceil(average / fewest) * fewest))
+    tiles = sums.busiest_products / (blocks * fewest)  # of a block on average
+    return blocks * tiles / math.ceil(tiles)
 
 
 def totals(sums: Sums) -> dict[str, int]:

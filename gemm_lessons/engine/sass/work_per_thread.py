@@ -32,6 +32,7 @@ class WorkPerThread:
         of_blocks = self._done[1].reshape(self._blocks, -1).max(axis=1)
         working = of_blocks[of_blocks > 0]
         sums.working_blocks += working.size
+        sums.busiest_products += int(working.sum())
         sums.fewest_products = int(working.min(initial=sums.fewest_products))
         sums.executed += int(self._done[0].sum())
         sums.products += int(self._done[1].sum())
