@@ -68,7 +68,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     observe(simulator, "_read")
     observe(sass, "_prepared")
-    observe(sass._Count, "count_with_bounds")
+    observe(sass._Count, "sums")
     return taken
 
 
@@ -87,7 +87,7 @@ def gather() -> None:
 
 def test_the_third_run_reads_what_the_second_stored(steps: list[str]) -> None:
     plain = reverse()
-    every = ["_prepared", "_read", "count_with_bounds"]
+    every = ["_prepared", "_read", "sums"]
     for remaining in (every, every, [], []):
         steps.clear()
         with kept_between_runs():
@@ -102,7 +102,7 @@ def test_another_argument_is_counted_anew(steps: list[str]) -> None:
         steps.clear()
         with kept_between_runs():
             reverse(n)
-    assert steps == ["count_with_bounds"]
+    assert steps == ["sums"]
 
 
 def test_counts_that_depend_on_memory_are_not_stored(steps: list[str]) -> None:
@@ -110,7 +110,7 @@ def test_counts_that_depend_on_memory_are_not_stored(steps: list[str]) -> None:
         steps.clear()
         with kept_between_runs():
             gather()
-    assert steps == ["count_with_bounds"]
+    assert steps == ["sums"]
 
 
 def test_another_engine_derives_anew(steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

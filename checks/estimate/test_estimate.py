@@ -127,9 +127,9 @@ def test_resident_blocks_hide_waiting() -> None:
     assert four.time_us < 0.7 * alone.time_us
 
 
-@pytest.mark.parametrize(("multiplies", "apart"), [(100, True), (1500, False)])
-def test_blocks_of_later_waves_hide_dram_from_each_other(multiplies: int, apart: bool) -> None:
-    """Where its latency is long beside a K tile, blocks are played apart; else in step, and it is left out."""
+@pytest.mark.parametrize("multiplies", [100, 1500])
+def test_blocks_of_later_waves_hide_latency_from_each_other(multiplies: int) -> None:
+    """They are at different places of their K tiles; those that start together are in step."""
 
     def at(tiles: int) -> tuple[int, Trace]:
         lines: list[Line] = []
@@ -144,11 +144,9 @@ def test_blocks_of_later_waves_hide_dram_from_each_other(multiplies: int, apart:
     near, far = (8 * of.span(2, H200, from_dram=it).per_k for it in (False, True))
     together = 8 * of.span(2, H200, together=True, from_dram=True).per_k
     latency = pipes_of(H200).alone
-    if not apart:
-        assert near == far
-        return
-    assert far == pytest.approx(latency + multiplies, rel=0.15), "one multiplies while another waits"
-    assert together == pytest.approx(near, rel=0.1), "those of one launch are in step"
+    both = 2 * multiplies  # clocks of a scheduler for a tile of each block
+    assert far == pytest.approx(max(latency + multiplies, both), rel=0.15), "one multiplies while another waits"
+    assert both <= near < together, "those of one launch are in step"
 
 
 SCATTERED = Traffic("global", True, 32, 32, tuple(range(0, 128, 4)))

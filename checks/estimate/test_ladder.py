@@ -27,6 +27,7 @@ CLOSE = 0.015  # two steps nearer than this in the readings have no order
 # As good as equal in the model, 0.1% apart; 2.1% and 1.5% in the readings, the first pair 1.0% in 20 turns.
 WRONG = {
     ("h200", 2048): [["clusters of two", "three stages"]],
+    ("h200", 8192): [["clusters, C stored by TMA", "C stored by TMA"]],
     ("h100", 8192): [["blocks that stay", "clusters of two"]],
 }
 
