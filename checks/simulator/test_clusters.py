@@ -143,7 +143,7 @@ extern "C" __global__ void __cluster_dims__(2) k(const float *x, float *y, int t
     for (int turn = 0; turn < turns; ++turn) {
         const int slot = turn % 2;
         if (t == 0) expect(&came[slot], 8);
-        if (t < 2) // the sum of turn - 1 was read before: whoever sees this sent may send into that slot
+        if (t < 2) // turn - 1 is summed up by now, so who sees this arrive may overwrite its slot
             asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];"
                 :: "r"(at(&parts[slot][rank()], t)), "r"(__float_as_uint(x[blockIdx.x] + turn)), "r"(at(&came[slot], t))
                 : "memory");

@@ -24,7 +24,7 @@ import numpy as np
 
 from gemm_lessons.engine.machine.sizes_alone import FALSE, TRUE, carry_of, handed_on, results, sources, varying
 from gemm_lessons.engine.machine.special import cluster_of, clustered
-from gemm_lessons.engine.ptx.cfg import Block, read_by, reads, writers, writes
+from gemm_lessons.engine.ptx.cfg import Block, dependents, read_by, reads, writers, writes
 from gemm_lessons.engine.ptx.records import (
     SIZES,
     Address,
@@ -282,13 +282,8 @@ class CodeDecisions:
         """Return the registers computed in loops along K, and from what these leave."""
         loops = [it for it in self.kernel.instructions if _leads_back(self.kernel, it)]
         inside = {index for it in loops for index in _busy_loop(self.kernel, it)}
-        found, before = set[str](), -1
-        while len(found) > before:
-            before = len(found)
-            for it in self.kernel.instructions:
-                if it.index in inside or not found.isdisjoint(reads(it)):
-                    found |= writes(it)
-        return frozenset(found)
+        computed = (writes(self.kernel.instructions[index]) for index in inside)
+        return frozenset(dependents(self.kernel, set[str]().union(*computed)))
 
     def _computed(
         self,
@@ -369,11 +364,9 @@ class CodeDecisions:
     def asks_for_lanes(self) -> Instruction | None:
         """Return the instruction that asks which lanes are active, if a test or an address depends on the answer."""
         asks = next((it for it in self.kernel.instructions if it.opcode == "activemask"), None)
-        found, before = set(writes(asks)) if asks else set[str](), 0
-        while len(found) > before:
-            before = len(found)
-            computed = (it for it in self.kernel.instructions if it.row.computes and not found.isdisjoint(reads(it)))
-            found = found.union(*map(writes, computed))
+        if asks is None:
+            return None
+        found = dependents(self.kernel, writes(asks), lambda it: it.row.computes)
         tests = {it for it in found if self.kernel.registers[it] == "pred"}
         addresses = (it for each in self.kernel.instructions for it in each.operands if isinstance(it, Address))
         return asks if tests or not found.isdisjoint(name for it in addresses for name in registers_in(it)) else None

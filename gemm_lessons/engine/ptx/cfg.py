@@ -10,7 +10,7 @@ same way inside.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from gemm_lessons.engine.ptx.records import CLOCKS, Instruction, Kernel, Symbol, Vector
@@ -129,6 +129,19 @@ def writers(kernel: Kernel) -> dict[str, list[Instruction]]:
     for instruction in kernel.instructions:
         for name in writes(instruction):
             found[name].append(instruction)
+    return found
+
+
+def dependents(
+    kernel: Kernel, roots: Collection[str], through: Callable[[Instruction], bool] | None = None
+) -> set[str]:
+    """Return ``roots`` and all registers computed from them; ``through``: by these instructions only."""
+    found, before = set(roots), -1
+    while len(found) > before:
+        before = len(found)
+        for it in kernel.instructions:
+            if (through is None or through(it)) and not found.isdisjoint(reads(it)):
+                found |= writes(it)
     return found
 
 

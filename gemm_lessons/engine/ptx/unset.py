@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gemm_lessons.engine.ptx.cfg import Block, reads, writes
+from gemm_lessons.engine.ptx.cfg import Block, dependents, reads, writes
 from gemm_lessons.engine.ptx.records import Kernel, Symbol, registers_in
 
 
@@ -95,11 +95,5 @@ def copying_loads(kernel: Kernel) -> frozenset[int] | None:
 def tracks(kernel: Kernel, loads: frozenset[int]) -> bool:
     """Return whether every register computed from the results of ``loads`` is tracked."""
     marked = loads | (copying_loads(kernel) or frozenset())
-    reached = set().union(*(writes(kernel.instructions[index]) for index in marked))
-    before = 0
-    while len(reached) > before:
-        before = len(reached)
-        for instruction in kernel.instructions:
-            if instruction.row.undefined != "used" and not reached.isdisjoint(reads(instruction)):
-                reached |= writes(instruction)
-    return reached.isdisjoint(untracked(kernel))
+    loaded = set[str]().union(*(writes(kernel.instructions[index]) for index in marked))
+    return dependents(kernel, loaded, lambda it: it.row.undefined != "used").isdisjoint(untracked(kernel))
