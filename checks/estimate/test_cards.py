@@ -13,6 +13,7 @@ from checks.forks import run
 from gemm_lessons import engine
 from gemm_lessons.course.folder import any_course
 from gemm_lessons.devices.simulated import Simulated
+from gemm_lessons.engine.estimate.chip import LAUNCH_US
 from gemm_lessons.engine.hardware.sheets import CARDS, GPUS, SheetError, find_gpu, peaks, pipes_of, read_sheet, sheet_of
 from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.gemm.tile_model import tile_model_of
@@ -168,6 +169,17 @@ def test_every_command_takes_a_file_and_refuses_a_wrong_one(newcomers: Path, com
     assert told.returncode == 2
     assert "my_gpu.toml:9: [chip] sms: must be a whole number above 0, not 0" in told.stderr.replace("\n", " ")
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize("name", ["b200", "rtx5090", "gb10"])
+def test_blackwell_code_has_an_estimate(name: str) -> None:
+    """The page says that only kernels for tensor cores of a B200 have none; all had none."""
+    x = np.zeros(1 << 20, np.float32)
+    kernel = engine.compile(
+        'extern "C" __global__ void copy(const float4 *x, float4 *y) { const int i = blockIdx.x * blockDim.x + '
+        "threadIdx.x; y[i] = x[i]; }", "copy", arch=GPUS[name].arch,
+    )  # fmt: skip
+    assert 0 < kernel.estimate(1024, 256, [x, x.copy()], gpu=name).time_us - LAUNCH_US < 100
 
 
 @pytest.mark.parametrize("lesson", ["block_tile", pytest.param("double_buffer", marks=pytest.mark.long),

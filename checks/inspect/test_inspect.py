@@ -47,10 +47,10 @@ def test_a_kernel_that_was_stopped_has_no_empty_table():
 
 
 def test_counters_that_may_be_otherwise_say_why():
-    where = [str(TILE), *GEMM, "--args", ARGS, "--arch", "sm_100"]
+    where = [str(TILE), *GEMM, "--args", ARGS, "--arch", "sm_110"]
     shown = " ".join(inspect(*where, json_output=False).stdout.split())
     assert (
-        "Nsight Compute may count differently: counted on PTX: the constant bank of sm_100 is not known (all" in shown
+        "Nsight Compute may count differently: counted on PTX: the constant bank of sm_110 is not known (all" in shown
     )
     assert "smsp__inst_executed.sum" in json.loads(inspect(*where).stdout)["inexact"]
 

@@ -51,6 +51,15 @@ def test_both_engines_read_the_same_constant(name, grid):
     assert any(banks[UNKNOWN][0x30:0x38])  # %gridid
 
 
+@pytest.mark.parametrize("name", special.PLACES_100)
+def test_constants_of_compute_capability_10(name):
+    place = special.PLACES_100[name]
+    banks = launch_constants(GRID, 0x380, bytes(16), "sm_120")
+    assert int.from_bytes(banks[0][place : place + 4], "little") == int(state().special[name])
+    assert not any(banks[UNKNOWN][place : place + 4])
+    assert any(banks[UNKNOWN][:0x28])
+
+
 def test_shared_memory_is_handed_out_in_units():
     assert int(state(shared=1000).special["%total_smem_size"]) == 1024
     assert int(state("sm_75", 1000).special["%total_smem_size"]) == 1024

@@ -48,7 +48,7 @@ PATIENCE_S = 60.0  # of processor time; the largest kernel of the course takes 0
 
 # Loads, stores, atomics and reductions of every memory space ("CUDA Binary Utilities", table of Hopper instructions).
 _MEMORY = regex(
-    r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDC|ULDC|LDSM|STSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG|REDUX|LDG\w*)(\.|$)"
+    r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDC|ULDC|LDCU|LDSM|STSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG|REDUX|LDG\w*)(\.|$)"
 )
 _NOT_MEMORY = ("REDUX", "LDGDEPBAR")
 _BITS = {

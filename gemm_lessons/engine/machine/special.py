@@ -31,7 +31,7 @@ NAMES: Mapping[str, str] = {
     **{f"SR_{name.upper()}MASK": f"%lanemask_{name}" for name in ("eq", "lt", "le", "gt", "ge")},
     "SR_LANEID": "%laneid", "SR_VIRTUALSMID": "%smid", "SR_CgaCtaId": "%cluster_ctarank",
 }  # fmt: skip
-# Byte offsets in constant bank 0, for compute capabilities below 10; PLACES_90 adds those of sm_90.
+# Byte offsets in constant bank 0: below compute capability 10 (PLACES_90 adds those of sm_90), and since 10.
 PLACES: Mapping[str, int] = {
     **{f"%ntid.{a}": 4 * i for i, a in enumerate("xyz")}, **{f"%nctaid.{a}": 0xC + 4 * i for i, a in enumerate("xyz")},
 }  # fmt: skip
@@ -39,6 +39,10 @@ PLACES_90: Mapping[str, int] = {
     "%nsmid": 0x10C, "%dynamic_smem_size": 0x2C, "%is_explicit_cluster": 0x140, "%cluster_nctarank": 0x188,
     **{f"%cluster_nctaid.{a}": 0x144 + 4 * i for i, a in enumerate("xyz")},
     **{f"%nclusterid.{a}": 0x15C + 4 * i for i, a in enumerate("xyz")},
+}  # fmt: skip
+PLACES_100: Mapping[str, int] = {
+    **{f"%ntid.{a}": 0x360 + 4 * i for i, a in enumerate("xyz")}, "%dynamic_smem_size": 0x36C,
+    **{f"%nctaid.{a}": 0x370 + 4 * i for i, a in enumerate("xyz")},
 }  # fmt: skip
 
 

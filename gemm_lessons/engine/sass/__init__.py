@@ -168,7 +168,7 @@ def _prepared(compiled: Compiled, key: str | None) -> Code:
         program = _program(compiled)
         parts = elf.sections(compiled.cubin)
         offset = cubin.parameter_offset(parts, compiled.entry)
-        if offset is None or not compiled.arch.startswith(("sm_7", "sm_8", "sm_90")):
+        if offset is None or not compiled.arch.startswith(("sm_7", "sm_8", "sm_90", "sm_10", "sm_12")):
             raise Uncountable(f"the constant bank of {compiled.arch} is not known")
         banks = cubin.constant_banks(parts, compiled.entry)
         local = compiled.resources.stack_bytes

@@ -24,7 +24,8 @@ MODIFIERS = {
     "RET": frozenset(("REL", "NODEC")),
     "BPT": frozenset(("TRAP",)),
     "BMOV": frozenset(("32", "CLEAR")),  # before Ampere: clears a convergence barrier
-    **dict.fromkeys(("BRX", "EXIT", "BSSY", "BSYNC", "BREAK", "KILL"), frozenset[str]()),
+    **dict.fromkeys(("BRX", "EXIT", "KILL"), frozenset[str]()),
+    **dict.fromkeys(("BSSY", "BSYNC", "BREAK"), frozenset(("RECONVERGENT", "RELIABLE"))),  # since 10.0
 }
 
 # The group at the end of its block -> the group that continues at once, or None.

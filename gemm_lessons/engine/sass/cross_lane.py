@@ -6,6 +6,7 @@ The lanes' mask gives the active lanes; ``alive`` gives the lanes that have not 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,9 @@ def _load_constant(lanes: Lanes, alive: Alive, d: Decoded) -> Compute:
     if len(d.operands) != 2 or len(d.modifiers) > 1 or not isinstance(source, Constant):
         raise unknown_form(d)
     kind = d.modifiers[0] if d.modifiers else "U32"
+    if kind == "128":
+        low, high = (lanes.constant(replace(source, offset=source.offset + at), 8) for at in (0, 8))
+        return lambda: (*split(low()), *split(high()))
     if kind not in CONSTANTS:
         raise unknown(d)
     size, signed = CONSTANTS[kind]

@@ -40,11 +40,16 @@ PREDICATES_ONLY: Mapping[str, int] = {
 }  # fmt: skip
 # After the register, up to this many predicates are written (carries, votes).
 CARRIES: Mapping[str, int] = {
-    "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
-    "B2R": 1,
+    "IADD": 1, "IADD3": 2, "UIADD3": 2, "LEA": 1, "ULEA": 1, "IMAD": 1, "UIMAD": 1, "VOTE": 1, "VOTEU": 1,
+    "B2R": 1, "VIMNMX": 2,
 }  # fmt: skip
 VOTED = "BAR.RED"  # pseudo register: the result of a barrier's vote, read by B2R.RESULT
 PAIRS = frozenset("DADD DFMA DMUL".split())  # two registers each, results and sources
+# Two registers each with these modifiers, since compute capability 10.
+WIDE: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("IADD", "UIADD3", "MOV", "UMOV", "SEL", "USEL"), ("64",)),
+    **dict.fromkeys(("ISETP", "UISETP", "IMNMX"), ("S64", "U64")),
+}  # fmt: skip
 # Modifiers of memory instructions that are known not to change what is moved or how often.
 _CACHE = "E SYS GPU SM CTA STRONG WEAK PRIVATE MMIO CONSTANT EF EL EU LU NA LTC64B LTC128B LTC256B".split()
 _WIDTHS = "U8 S8 U16 S16 64 128".split()
@@ -158,7 +163,7 @@ def _registers_written(d: Decoded) -> int:
         return 1 if d.has("32") else 2
     if d.name == "LEPC":
         return 2
-    if d.name in PAIRS or (d.name in ("IMAD", "UIMAD") and d.has("WIDE")):
+    if d.name in PAIRS or d.has(*WIDE.get(d.name, ())) or (d.name in ("IMAD", "UIMAD") and d.has("WIDE")):
         return 2
     if d.name in MATRIX:
         return _registers_of_product(d)
@@ -215,7 +220,7 @@ def _sizes(d: Decoded) -> tuple[int, int, int]:
 
 def _registers_read(d: Decoded, position: int) -> int:
     """Return how many registers the source at ``position`` covers if it names a plain register."""
-    if d.name in PAIRS or d.name == "DSETP":
+    if d.name in PAIRS or d.name == "DSETP" or d.has(*WIDE.get(d.name, ())):
         return 2
     if d.name in ("IMAD", "UIMAD"):
         return 2 if d.has("WIDE", "HI") and position == 2 else 1

@@ -17,6 +17,7 @@ import numpy as np
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.sass.flow import results
 from gemm_lessons.engine.sass.operand_fetch import (
+    FALSE,
     HALF,
     LOW,
     ZERO,
@@ -28,6 +29,7 @@ from gemm_lessons.engine.sass.operand_fetch import (
     by_ptx,
     carries_written,
     either,
+    is_false,
     is_true,
     is_zero,
     split,
@@ -39,6 +41,8 @@ from gemm_lessons.engine.semantics import bits
 from gemm_lessons.engine.semantics.comparisons import COMBINE, INTEGER
 
 SIGNED = {"": "s32", "U32": "u32"}
+WIDE_INTEGERS = {"S64": "s64", "U64": "u64"}
+COMPARED = {**SIGNED, **WIDE_INTEGERS}
 JOIN = {"AND": "and", "OR": "or", "XOR": "xor"}
 COMPARE = {name.upper(): name for name in ("lt", "le", "gt", "ge", "eq", "ne")}
 
@@ -56,8 +60,10 @@ def _s64(value: Array) -> Array:
 
 
 def _move(s: Sources) -> Compute:
-    s.choose()
+    (wide,) = s.choose({"": "", "64": "64"})
     s.expect(1)
+    if wide:
+        return words_of(s.pair(0))
     source = s.word(0)
     return lambda: (source(),)
 
@@ -88,12 +94,16 @@ def _addend(s: Sources, position: int) -> Fetch:
 
 
 def _add3(s: Sources) -> Compute:
-    s.choose({"": "", "X": "X"})
+    s.choose({"": "", "64": "64"}, {"": "", "X": "X"})
     extended = _flag(s, "X")
     s.expect(3, len(s.truths) if extended else 0)
+    written = carries_written(s)
+    if _flag(s, "64"):
+        if extended or any(results(s.d)[0][2:]):
+            raise unknown_form(s.d)
+        return _add_pairs(s, written)
     if extended and (not 1 <= len(s.truths) <= 2 or any(o.negated for o in s.words)):
         raise unknown_form(s.d)
-    written = carries_written(s)
     if not written and not extended:
         return _sum(s.terms(0, 1, 2))
     terms = s.terms(0, 1, 2)
@@ -116,6 +126,57 @@ def _add3(s: Sources) -> Compute:
         return (low, *(high >= n for n in range(1, written + 1)))
 
     return compute
+
+
+def _add(s: Sources) -> Compute:
+    """IADD: the sum of two words, or of two pairs (64), with a carry (X); since compute capability 10."""
+    s.choose({"": "", "64": "64"}, {"": "", "X": "X"})
+    extended, wide, written = _flag(s, "X"), _flag(s, "64"), carries_written(s)
+    s.expect(2, extended)
+    if not (wide or extended or written):
+        return _sum(s.terms(0, 1))
+    if wide:
+        return _add_pairs(s, written)
+    parts = [_addend(s, i) for i in range(2)]
+
+    def compute() -> Values:
+        total = parts[0]() + parts[1]()
+        if extended:
+            total = total + s.truths[0]().astype(np.uint64)
+        low, high = split(total)
+        return (low, *([high > 0] * written))
+
+    return compute
+
+
+def _add_pairs(s: Sources, written: int) -> Compute:
+    """Return the sum of pairs; -b is ~b + 1, so that ``a - b`` carries when there is no borrow."""
+    terms = [_pair_of(s, i) for i in range(len(s.words)) if not is_zero(s.words[i]) or s.words[i].negated]
+    minus = sum(o.negated for o in s.words)
+    if len(terms) > 2 or minus > 1:
+        raise unknown_form(s.d)
+    one = np.array(minus, np.uint64)
+
+    def compute() -> Values:
+        total = terms[0]() if terms else ZERO.astype(np.uint64)
+        over = FALSE
+        for added in (*(it() for it in terms[1:]), one, *(it().astype(np.uint64) for it in s.truths)):
+            total = total + added
+            over = over | (total < added)
+        return (*split(total), *([over] * written))
+
+    return compute
+
+
+def _pair_of(s: Sources, position: int) -> Fetch:
+    """Fetch a pair, inverted where the operand is inverted or negated."""
+    operand = s.words[position]
+    if s.plain(position):
+        return s.pair(position)
+    if operand.absolute or not isinstance(operand, (MachineRegister, Constant)):
+        raise unknown_form(s.d)
+    pair = s.reader.pair(replace(operand, negated=False, inverted=False))
+    return lambda: ~pair()
 
 
 def _add2(s: Sources) -> Compute:
@@ -357,13 +418,14 @@ def _sign_extend(s: Sources) -> Compute:
 
 
 def _compare(s: Sources) -> Compute:
-    comparison, code, join, extended = s.choose(COMPARE, SIGNED, JOIN, {"": "", "EX": "EX"})
+    comparison, code, join, extended = s.choose(COMPARE, COMPARED, JOIN, {"": "", "EX": "EX"})
     s.expect(2, 2 if extended else 1)
     compare, combine = INTEGER[comparison], COMBINE[join]
-    a, b, other = _plain(s, 0), _plain(s, 1), s.truths[0]
-    if isinstance(s.words[0], MachineRegister):
+    wide = code.endswith("64")
+    a, b, other = *((s.pair(0), s.pair(1)) if wide else (_plain(s, 0), _plain(s, 1))), s.truths[0]
+    if isinstance(s.words[0], MachineRegister) and not wide:
         b = s.reader.term(s.words[1])
-    signed = code == "s32" and comparison not in ("eq", "ne")
+    signed, kind = code[0] == "s" and comparison not in ("eq", "ne"), np.int64 if wide else np.int32
     equal_counts = comparison in ("le", "ge", "eq")
     lower = s.truths[1] if extended else None
     simple = join == "and" and not extended and is_true(s.d.operands[-1])
@@ -372,7 +434,7 @@ def _compare(s: Sources) -> Compute:
     def compute() -> Values:
         x, y = a(), b()
         if signed:
-            x, y = x.view(np.int32), y.view(np.int32)
+            x, y = x.view(kind), y.view(kind)
         truth = compare(x, y, None)
         if simple:
             return truth, (~truth if opposite else truth)
@@ -389,22 +451,32 @@ def _compare(s: Sources) -> Compute:
 
 
 def _select(s: Sources) -> Compute:
-    s.choose()
+    (wide,) = s.choose({"": "", "64": "64"})
     s.expect(2, 1)
-    a, b, condition = s.word(0), s.word(1), s.truths[0]
-    return lambda: (np.where(condition(), a(), b()),)
+    fetch = s.pair if wide else s.word
+    a, b, condition = fetch(0), fetch(1), s.truths[0]
+    return words_of(lambda: np.where(condition(), a(), b()))
 
 
 PACKED_INTEGERS = {"": "s32", "S32": "s32", "U32": "u32", "S16x2": "s16x2", "U16x2": "u16x2"}
 
 
 def _extreme(s: Sources) -> Compute:
-    code, relu = s.choose(PACKED_INTEGERS, {"": "", "RELU": ".relu"})
-    s.expect(2, 1)
-    a, b = s.word(0), s.word(1)
+    """VIMNMX, IMNMX. Since compute capability 10 they name two predicates as results; none was ever seen used."""
+    (wide,) = s.choose(WIDE_INTEGERS) if _flag(s, *WIDE_INTEGERS) else [""]
+    code, relu = (wide, "") if wide else s.choose(PACKED_INTEGERS, {"": "", "RELU": ".relu"})
+    s.expect(2, 2 if wide else 1)
+    named = [it.shifted(0) for it in s.d.operands[: s.written] if isinstance(it, MachineRegister) and it.is_predicate]
+    if any(named) or (wide and not is_false(s.d.operands[-1])):
+        raise unknown_form(s.d)
+    a, b = (s.pair(0), s.pair(1)) if wide else (s.word(0), s.word(1))
     if code.endswith("x2"):
         a, b = _plain(s, 0), _plain(s, 1)
-    return words_of(either(s.truths[0], *(by_ptx(s.d, f"{o}{relu}.{code}", a, b) for o in ("min", "max"))))
+    found = words_of(either(s.truths[0], *(by_ptx(s.d, f"{o}{relu}.{code}", a, b) for o in ("min", "max"))))
+    if not named:
+        return found
+    unused = [FALSE] * len(named)
+    return lambda: (*unused, *found()) if wide else (*found(), *unused)
 
 
 def _extreme_of_three(s: Sources) -> Compute:
@@ -469,7 +541,7 @@ _UNIFORM: dict[str, Any] = {
 }  # fmt: skip
 TABLE: Rules = {
     **_UNIFORM, **{"U" + name: rule for name, rule in _UNIFORM.items()},
-    "VIADD": _add2, "VIMNMX": _extreme, "IMNMX": _extreme, "VIADDMNMX": _add_extreme,
+    "IADD": _add, "VIADD": _add2, "VIMNMX": _extreme, "IMNMX": _extreme, "VIADDMNMX": _add_extreme,
     "VIMNMX3": _extreme_of_three, "IABS": _one("abs.s32"),
     "VABSDIFF": _difference, "IDP": _dot_product, "I2IP": _pack,
 }  # fmt: skip

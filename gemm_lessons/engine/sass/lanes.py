@@ -5,14 +5,22 @@ A register holds one value per lane, or one for all (shape (1,)); most indices o
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from gemm_lessons.engine.compiler.sass import width_of
 from gemm_lessons.engine.events import WARP
-from gemm_lessons.engine.machine.special import NAMES, PLACES, PLACES_90, blocks_at, of_blocks, of_launch, of_threads
+from gemm_lessons.engine.machine.special import (
+    NAMES,
+    PLACES,
+    PLACES_90,
+    PLACES_100,
+    blocks_at,
+    of_blocks,
+    of_launch,
+    of_threads,
+)
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Grid
@@ -30,18 +38,37 @@ from gemm_lessons.engine.sass.operands import (
     copy_condition,
 )
 
-# Bytes of constant bank 0, for compute capabilities below 10; source: ptxas output.
-STACK_POINTER = 0x28
-WINDOWS = 0x18  # twice 8 bytes: generic addresses of byte 0 of shared memory (below sm_90) and of local memory
 SCALES = {"": 1, "U32": 1, "X4": 4, "X8": 8, "X16": 16}  # factors of an address register
-# Bytes of bank 0 on which no address depends: descriptors of global memory (compute capability 8, 9), grid barrier.
-UNINTERESTING = ((0x44, 0x4C), (0x118, 0x120), (0x208, 0x210))
-PARAMETERS_AT = 0x198  # where machine code finds the address of its parameters (sm_90)
 UNKNOWN = -1  # key used instead of a bank's number
 STACK_TOP = 1 << 20  # bytes of local memory below the stack pointer
 # Upper halves of generic addresses of local and of shared memory; those of global memory are below both.
 LOCAL_HIGH, SHARED_HIGH = 0x7FFF_E000, 0x7FFF_F000
 SHARED_WINDOW = 1 << 24  # bytes of addresses for each block of a cluster
+
+
+@dataclass(frozen=True)
+class DriverConstants:
+    """Byte offsets of what the driver writes into constant bank 0, below the parameters; source: ptxas's output.
+
+    ``windows``: generic addresses of byte 0 of shared memory (below sm_90) and of local memory, and their upper halves.
+    ``descriptors``: on which no address depends, as on the grid's barrier. ``parameters``: where machine code finds the
+    address of its parameters, since sm_90.
+    """
+
+    places: Mapping[str, int]
+    stack_pointer: int
+    windows: tuple[tuple[int, int], ...]
+    descriptors: tuple[tuple[int, int], ...]
+    parameters: int
+
+    @classmethod
+    def of(cls, target: str) -> DriverConstants:
+        """Return those of a compute capability."""
+        if target.startswith(("sm_10", "sm_12")):
+            return cls(PLACES_100, 0x37C, ((0x2F8, LOCAL_HIGH),), ((0x358, 0x360),), 0x348)
+        places = {**PLACES, **PLACES_90} if target.startswith("sm_90") else PLACES
+        descriptors = (0x44, 0x4C), (0x118, 0x120), (0x208, 0x210)
+        return cls(places, 0x28, ((0x18, SHARED_HIGH), (0x20, LOCAL_HIGH)), descriptors, 0x198)
 
 
 @dataclass(frozen=True)
@@ -197,7 +224,7 @@ class Lanes:
                 registers.get(low, ZERO).astype(np.uint64) | registers.get(high, ZERO).astype(np.uint64) << HALF
             )
         if isinstance(operand, MachineImmediate) and not operand.is_float:
-            wide = np.array([operand.bits], np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
+            wide = np.array([operand.upper << 32 | operand.bits], np.uint64)
             return lambda: wide
         if isinstance(operand, Constant) and not (operand.negated or operand.absolute or operand.inverted):
             return self.constant(operand, 8)
@@ -337,15 +364,18 @@ def launch_constants(
     bank = bytearray(parameter_offset + len(parameters) + 8)
     unknown = bytearray(b"\1" * parameter_offset)
     values = of_launch(grid, 0, target)
-    for name, place in {**PLACES, **(PLACES_90 if target.startswith("sm_90") else {})}.items():
+    driver = DriverConstants.of(target)
+    stack = driver.stack_pointer
+    for name, place in driver.places.items():
         bank[place : place + 4] = int(values[name]).to_bytes(4, "little")
         unknown[place : place + 4] = bytes(4)
-    bank[STACK_POINTER : STACK_POINTER + 4] = STACK_TOP.to_bytes(4, "little")
-    bank[WINDOWS : WINDOWS + 16] = struct.pack("<QQ", SHARED_HIGH << 32, LOCAL_HIGH << 32)
-    for start, end in ((WINDOWS, STACK_POINTER + 4), *UNINTERESTING):
+    bank[stack : stack + 4] = STACK_TOP.to_bytes(4, "little")
+    for window, high in driver.windows:
+        bank[window : window + 8] = (high << 32).to_bytes(8, "little")
+    for start, end in (*((it, it + 8) for it, _ in driver.windows), (stack, stack + 4), *driver.descriptors):
         if end <= parameter_offset:
             unknown[start:end] = bytes(end - start)
     if boxes_only:
-        unknown[PARAMETERS_AT : PARAMETERS_AT + 8] = bytes(8)
+        unknown[driver.parameters : driver.parameters + 8] = bytes(8)
     bank[parameter_offset : parameter_offset + len(parameters)] = parameters
     return {0: bytes(bank), UNKNOWN: bytes(unknown)}

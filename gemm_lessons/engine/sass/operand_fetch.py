@@ -76,6 +76,11 @@ def is_true(operand: Operand) -> bool:
     return operand.is_predicate and not operand.negated
 
 
+def is_false(operand: Operand) -> bool:
+    """Return whether the operand is !PT."""
+    return isinstance(operand, MachineRegister) and operand.negated and is_true(replace(operand, negated=False))
+
+
 def unknown(d: Decoded) -> Uncountable:
     """Return the exception for an instruction of unknown semantics."""
     return Uncountable(f"unknown instruction {d.text}")

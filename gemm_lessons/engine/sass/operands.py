@@ -1,6 +1,6 @@
 """Parse the text of a machine instruction into typed operands and its guard.
 
-The syntax is that of ``nvdisasm`` ("CUDA Binary Utilities", instruction set reference for Volta to Hopper).
+The syntax is that of ``nvdisasm`` ("CUDA Binary Utilities", instruction set reference for Volta to Blackwell).
 """
 
 from __future__ import annotations
@@ -50,11 +50,15 @@ class WithoutSign:
 
 @dataclass(frozen=True)
 class MachineImmediate(WithoutSign):
-    """An integer as 32 bits, or a float literal (``is_float``: ``value``) whose type the instruction decides."""
+    """An integer as 32 bits, or a float literal (``is_float``: ``value``) whose type the instruction decides.
+
+    ``upper``: its upper 32 bits, where an instruction takes 64.
+    """
 
     bits: int
     is_float: bool = False
     value: float = 0.0
+    upper: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,9 @@ Operand = MachineRegister | MachineImmediate | Constant | Memory | Target | Spec
 
 _REGISTER = regex(r"(U?[RP])(Z|T|\d+)((?:\.\w+)*)$|(B)(\d+)$")
 _CONSTANT = regex(r"cx?\[(0x[0-9a-f]+|UR\d+)\]\[([^\]]*)\]((?:\.\w+)*)$")
+# Since compute capability 10: uniform twins of instructions whose rules depend on their operands alone, and new names.
+_SAME = {f"U{name}": name for name in "FADD FMUL FFMA FMNMX FSEL FSETP I2F I2FP F2I F2F F2FP FRND VIMNMX IABS".split()}
+_SAME |= {"LDCU": "ULDC", "CREDUX": "REDUX"}
 _CUT = regex(r"[\[({].*,.*[\])}]")  # there may be a comma inside of brackets
 _FLOAT = regex(r"[+-]?(INF|QNAN|SNAN|\d+(\.\d*)?(e[+-]?\d+)?)$", re.IGNORECASE)
 
@@ -153,7 +160,8 @@ def parse_operand(text: str) -> Operand:
         return Constant(int(match[1], 16), offset, index, negated, absolute, inverted, match[3].removeprefix("."))
     if re.match(r"0x[0-9a-f]+$", body):
         value = int(body, 16)
-        return MachineImmediate((-value if negated else ~value if inverted else value) & 0xFFFFFFFF)
+        signed = -value if negated else ~value if inverted else value
+        return MachineImmediate(signed & 0xFFFFFFFF, upper=signed >> 32 & 0xFFFFFFFF)
     if match := _FLOAT.match(text):
         word = match[1].upper()
         size = float("nan") if "NAN" in word else float(word.lower())
@@ -213,6 +221,7 @@ def decode(index: int, instruction: SassInstruction) -> Decoded:
         guard = operand
     opcode, _, rest = text.partition(" ")
     name, *modifiers = opcode.split(".")
+    name = _SAME.get(name, name)
     if name == "BRX":  # a register and an offset, with no comma between
         rest = rest.replace(" -", ", -")
     return Decoded(index, name, tuple(modifiers), guard, tuple(parse_operand(o) for o in _split(rest)), instruction)
