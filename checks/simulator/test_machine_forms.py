@@ -168,7 +168,8 @@ extern "C" __global__ void k(int *places, const unsigned long long *x, long long
     rest -= c;
     const long long all[] = {a - b, a > b ? a : b, a < m ? 3 : 4, a + 5, -a, a != b, min(a, m), a * b + m,
                              (long long)sum, (long long)(sum >> 64), (long long)(rest >> 64), a + 0x90000000ll,
-                             a - 0x90000000ll, a + 0x7012345678ll, (unsigned long long)a >= (unsigned long long)b ? a + 7 : c};
+                             a - 0x90000000ll, a + 0x7012345678ll,
+                             (unsigned long long)a >= (unsigned long long)b ? a + 7 : c};
     for (int i = 0; i < sizeof(all) / sizeof(*all); i++)
         places[i * 16384 + t * 256 + ((all[i] ^ all[i] >> 31 ^ all[i] >> 57) & 255)] = 1;
 }
