@@ -20,6 +20,7 @@ from gemm_lessons.gemm.shapes import Shape
 
 WARM_UP = 2.0  # seconds of work before the first timing, until the clocks have settled
 FLUSH_BYTES = 128 << 20  # as in gemm_lessons.devices.gpu; more than twice the L2 cache of an H200
+FIRST_SM = 528  # blocks of an idle launch, so many that the first multiprocessor has one
 UNWRITTEN = 0x7EADBEEF  # fills an integer C before a launch; other types are filled with NaN
 NAN_BITS = 0xFFFF  # of bfloat16
 FLOAT32, COMPUTE_32F = 0, 68  # cudaDataType_t, cublasComputeType_t: no TF32 unless the math mode asks for it
@@ -58,7 +59,10 @@ class Bench:
         for kernel in self.compiled["kernels"]:
             self.resources.setdefault(kernel["name"], kernel["resources"])
             self.modules[kernel["name"], kernel["tile"]] = cupy.RawModule(path=str(folder / kernel["file"]))
-        self.spin = cupy.RawModule(path=str(folder / "spin.cubin")).get_function("spin")
+        beside = cupy.RawModule(path=str(folder / "spin.cubin"))
+        self.spin, self.now = beside.get_function("spin"), beside.get_function("now")
+        self.looks = cupy.zeros((2, 2), "int64")  # before and after a timed call: clocks of a multiprocessor, and ns
+        self.clocks: dict[str, list[float]] = {}  # GHz during the calls of the last problem, by name
         self.flushed = cupy.empty(FLUSH_BYTES, cupy.uint8)
         self.events = [cupy.cuda.Event() for _ in range(2)]
         self.handle = cublas.create()
@@ -261,11 +265,23 @@ class Bench:
             runtime.memsetAsync(self.flushed.data.ptr, 0, FLUSH_BYTES, 0)
         if clocks := self.table.spin.get(how, 0):
             self.spin((1,), (1,), (self.np.int64(clocks),))
+        self.look(0)
         start.record()
         call()
         stop.record()
+        self.look(1)
         stop.synchronize()
         return float(self.cupy.cuda.get_elapsed_time(start, stop)) * 1e3
+
+    def look(self, number: int) -> None:
+        """Note what the clock of one multiprocessor shows, for a table that asks for it."""
+        if self.table.clock:
+            self.now((FIRST_SM,), (32,), (self.looks[number],))
+
+    def ghz(self) -> float:
+        """The clock between the last two looks."""
+        clocks, nanoseconds = (int(self.looks[1, of]) - int(self.looks[0, of]) for of in (0, 1))
+        return clocks / max(nanoseconds, 1)
 
     def times(self, calls: Mapping[str, Call], c: Any, rounds: Mapping[str, int]) -> dict[str, dict[str, list[float]]]:
         """Microseconds of every call by way and name. A round launches each call once, in a new order."""
@@ -275,6 +291,8 @@ class Bench:
                 for name in random.Random(number).sample([*calls], len(calls)):
                     if number < rounds[name]:
                         found[way][name].append(self.timed(calls[name], way, c))
+                        if self.table.clock:
+                            self.clocks.setdefault(name, []).append(self.ghz())
         return found
 
     def about(self) -> dict[str, str]:

@@ -109,6 +109,7 @@ class Table:
     ways: Sequence[str] = (COLD,)
     spin: Mapping[str, int] = field(default_factory=dict)
     fields: Sequence[str] = ()
+    clock: bool = False
     precise: Precise | None = None
     answers: int = 0
     loops: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -51,10 +51,10 @@ TABLE = re.compile(r"<!-- estimate: (\w+) -->\n.*?<!-- /estimate -->", re.DOTALL
 SIZES = (512, 1024, 2048, 4096)  # that the aims are for; the others are printed
 OTHERS = (
     ("h200_epilogues.json", "cold", ("epilogue",)),  # the sizes are K's
-    ("h200_types.json", "cold", ("dgemm", "dp4a")),
+    ("h200_warm.json", "warm", ("dgemm", "dp4a")),
     ("h200_halves.json", "warm", ("tensor_cores", "async_copy")),
-    ("h200_mma.json", "cold", ("mma", "precision bf16", "precision tf32", "precision int8", "precision fp64")),
-    ("h200_squares.json", "cold", ("beat_cublas", "beat_cublas tma")),
+    ("h200_warm.json", "warm", ("mma", "precision bf16", "precision tf32", "precision int8", "precision fp64")),
+    ("h200_squares.json", "warm", ("beat_cublas", "beat_cublas tma")),
 )
 BY_TMA = ("mma tma", "precision tf32_tma", "precision int8_tma")  # tiles come through tensor maps, blocks stay
 ORDERED = (512, 1024, 2048, 4096, 8192)  # at which the order of lessons is looked at
@@ -160,7 +160,7 @@ def typed(others: Sequence[tuple[str, str, tuple[str, ...]]] = OTHERS) -> Iterat
 
 def by_tma() -> Iterator[Compared]:
     """The types of lessons mma and precision with tensor maps."""
-    return typed([("h200_mma.json", "cold", BY_TMA)])
+    return typed([("h200_warm.json", "warm", BY_TMA)])
 
 
 def splits() -> Iterator[Compared]:

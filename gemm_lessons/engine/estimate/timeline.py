@@ -656,7 +656,7 @@ class Multiprocessor:
                 done = through + pipes.shared
                 if touch.load:
                     written = pipes.write_port * item.registers
-                    for unit in (FP32, TENSOR, FP64):
+                    for unit in (FP32, TENSOR):
                         free = units[unit]
                         units[unit] = (free if free > time else time) + written
                     done = done + item.registers - 1
