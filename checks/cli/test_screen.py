@@ -64,9 +64,10 @@ def labels(text: str) -> list[str]:
     return [re.split(r" at |  ", line)[0] for line in table]
 
 
-# One of each kind of table: GB/s, shared memory, tensor cores, integers. The slow tests have every third lesson, and
-# the long ones all. The words of every lesson's table are looked up without a run, below.
+# One of each kind of table: GB/s, shared memory, tensor cores, integers. The slow tests have every third lesson that
+# takes seconds, and the long ones all. The words of every lesson's table are looked up without a run, below.
 KINDS = ("first_kernel", "block_tile", "tensor_cores", "dp4a")
+SELDOM = ("clusters", "ozaki")  # each takes as long as all others
 BESIDE = "block_tile"  # runs on all shapes and with the lesson before
 
 
@@ -84,7 +85,8 @@ def in_all_columns(lesson: Lesson) -> RunOutcome:
 def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
     if name[3:] in KINDS:
         return ()
-    return (pytest.mark.slow,) if int(name[:2]) % 3 == 0 else (pytest.mark.slow, pytest.mark.long)
+    often = int(name[:2]) % 3 == 0 and name[3:] not in SELDOM
+    return (pytest.mark.slow,) if often else (pytest.mark.slow, pytest.mark.long)
 
 
 @pytest.mark.parametrize("name", [pytest.param(it, marks=marks(it)) for it in COURSE.names])

@@ -24,6 +24,7 @@ from gemm_lessons.course.documents import PAGES
 from gemm_lessons.engine.compiler.compile import disassemble_ahead
 
 PAGE = PAGES / "numbers.md"
+SLOW = "decode 256x2048x128"  # takes half as long as all others that a sample has
 # Of the lists: before anything was fitted to the first, before any of the second was estimated.
 FROZEN = {
     FIRST: "8d74bb0db71fdf4e22b03a188cf4943176b857ab1a7ed6dba5251061b8f3707e",
@@ -104,6 +105,7 @@ def test_texts_say_how_far_references_and_their_slow_edits_are_off(name: str) ->
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
 def test_the_stored_estimates_are_those_of_today(every: int) -> None:
     own = [it for it in (*launches(), *launches(SECOND)) if not it.repository][::every]
+    own = [it for it in own if every == 1 or it.name != SLOW]
     disassemble_ahead(it.compiled() for it in own)
     before = {it.launch.name: it for it in (*stored(), *stored(SECOND))}
     for found in compared(own):

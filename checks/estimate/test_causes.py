@@ -98,8 +98,8 @@ def difference(first: str, second: str, launch: tuple[object, ...], args: str, g
     ("first", "second", "launch", "args", "cause", "line"),
     [
         (PADDED, TRANSPOSE, ((32, 32, 1), (32, 8, 1)), SQUARE, "conflicts", 11),
-        (AGAIN, STRIDED, MANY, LINE.format(16384), "requests", 5),
-        (STACK, STACK.replace("i < n;", "i < 4 * n;"), MANY, LINE.format(128), "spills", 7),
+        (AGAIN, STRIDED, MANY, LINE.format(8192), "requests", 5),
+        (STACK, STACK.replace("i < n;", "i < 4 * n;"), MANY, LINE.format(32), "spills", 7),
         (SUM, CHAIN, ((132, 1, 1), (128, 1, 1)), LINE.format(4), "waiting", 8),
         (SUM, DOUBLES, ((132, 1, 1), (512, 1, 1)), LINE.format(2), "arithmetic", 8),
         (SUM, SUM.replace("i < n", "i < 2 * n"), MANY, LINE.format(1), "arithmetic", 8),

@@ -56,14 +56,9 @@ def once(places: pytest.TempPathFactory, name: str, make: Callable[[], Iterator[
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
-    """At the sizes that a test looks at; the page alone has others, too."""
-    return once(tmp_path_factory, "lessons", partial(table.lessons, table.ORDERED))
-
-
-@pytest.fixture
-def lessons(everything: list[Compared]) -> list[Compared]:
-    return [one for one in everything if one.size in table.SIZES]
+def lessons(tmp_path_factory: pytest.TempPathFactory) -> list[Compared]:
+    """At the sizes that the aims are for; the page has others, too."""
+    return once(tmp_path_factory, "lessons", partial(table.lessons, table.SIZES))
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +89,20 @@ def test_every_lesson_at_every_size(lessons: list[Compared]) -> None:
 WRONG_ORDER = {1024: [("any_shape", "two_warps")], 4096: [("warp_tile", "two_warps")]}
 
 
-@pytest.mark.parametrize("size", table.ORDERED)
-def test_lessons_come_in_the_right_order(everything: list[Compared], size: int) -> None:
+@pytest.mark.parametrize("size", table.SIZES)
+def test_lessons_come_in_the_right_order(lessons: list[Compared], size: int) -> None:
     """Of two that no run has in another order, and whose times overlap in none: most pairs."""
     runs = table.repeated()
-    pairs = list(itertools.combinations(sorted({one.kernel for one in everything if (one.kernel, size) in runs}), 2))
+    pairs = list(itertools.combinations(sorted({one.kernel for one in lessons if (one.kernel, size) in runs}), 2))
     assert len(pairs) >= 36
     assert sum(table.order_of(*pair, size, runs) != 0 for pair in pairs) >= 0.85 * len(pairs)
-    assert table.out_of_order(everything, size) == WRONG_ORDER.get(size, [])
+    assert table.out_of_order(lessons, size) == WRONG_ORDER.get(size, [])
+
+
+@pytest.mark.long
+def test_lessons_come_in_the_right_order_at_the_largest_size() -> None:
+    size = table.ORDERED[-1]
+    test_lessons_come_in_the_right_order(list(table.lessons([size])), size)
 
 
 def test_two_have_an_order_where_all_runs_agree() -> None:
@@ -214,10 +215,10 @@ def asked_of_l2(probe: Probe) -> float:
     return (at_once + np.unique(rows).size) / 2 / rows.size * probe.blocks / GPUS["h200"].sms
 
 
-def test_each_step_gains_what_was_measured(everything: list[Compared]) -> None:
+def test_each_step_gains_what_was_measured(lessons: list[Compared]) -> None:
     """The gains in the table of a run agree with the measured numbers of the texts."""
-    found = table.gains(everything, table.SIZES[-1])
-    assert len(found) == len({one.kernel for one in everything}) - 1 >= 8
+    found = table.gains(lessons, table.SIZES[-1])
+    assert len(found) == len({one.kernel for one in lessons}) - 1 >= 8
     wrong = {step: both for step, both in found.items() if not abs(both[0] / both[1] - 1) <= 0.10}
     assert not wrong
 
@@ -296,7 +297,7 @@ def test_the_page_shows_what_is_computed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lessons", [["thread_column"], pytest.param([], marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("lessons", [["block_tile"], pytest.param([], marks=pytest.mark.long)], ids=["some", "all"])
 def test_the_page_shows_what_is_computed_of_slow_edits(lessons: list[str]) -> None:
     found = all_edits(lessons)
     rows = (page_table(found) + judged(found)).splitlines()
@@ -305,7 +306,7 @@ def test_the_page_shows_what_is_computed_of_slow_edits(lessons: list[str]) -> No
     )
 
 
-@pytest.mark.parametrize("size", [1024, 2048, 4096, pytest.param(8192, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [1024, 2048, *(pytest.param(it, marks=pytest.mark.long) for it in (4096, 8192))])
 def test_several_launches_of_several_products(size: int) -> None:
     """Lesson ozaki: two launches that split, one that multiplies fifteen times, and one that joins."""
     [kernel] = [it for it in tables()["ozaki"].kernels() if it.name == "ozaki"]

@@ -277,8 +277,8 @@ def test_text_of_any_editor_is_text() -> None:
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "every"])
 def test_a_plausible_class_is_graded_as_it_was_made(tmp_path: Path, every: bool) -> None:
     """A student with every lesson and one with the first of them, by the real judgement, within the memory of a small
-    machine. Some: of each kind of submission one or two, up to any_shape. test_honest.py grades a right kernel of
-    each of these lessons."""
+    machine. Some: of each kind of submission one or two, up to any_shape. test_honest.py grades right kernels of six
+    other lessons."""
     submissions = tmp_path / "in"
     submissions.mkdir()
     made = dict(make_class(submissions, 2))

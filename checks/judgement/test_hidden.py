@@ -95,8 +95,11 @@ def few(near: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(planning, "hidden_checks", lambda lesson, seed: hidden_checks(lesson, seed)[1:3])
 
 
-def slow_except(names: Iterable[str], *quick: str) -> list[Any]:
-    return [it if it in quick else pytest.param(it, marks=pytest.mark.slow) for it in names]
+def slow_except(names: Iterable[str], *quick: str, long: Iterable[str] = ()) -> list[Any]:
+    def marked(name: str) -> Any:
+        return pytest.param(name, marks=[pytest.mark.slow, *[pytest.mark.long] * (name in long)])
+
+    return [it if it in quick else marked(it) for it in names]
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -497,7 +500,7 @@ def test_leading_dimensions_far_out(name: str) -> None:
 def test_sums_far_out_are_numbers_of_c() -> None:
     """Sums of whole numbers of five bits overflow a C of float16, and a right kernel was wrong there."""
     lesson = COURSE.lesson("ragged_mma")
-    for seed in range(12):
+    for seed in range(4):
         sample = hidden_sample(lesson, seed)
         problem = FarProblem(lesson.data, sample.shape, seed, tile_sizes(lesson.at(sample.shape)), 1)
         right = problem.judged({"C": (np.arange(2), np.zeros((2, PAGE), np.uint8))}).expected
@@ -515,7 +518,7 @@ FAR_OUT = {
 }
 
 
-@pytest.mark.parametrize("name", slow_except(FAR_OUT, "squares", "deep"))
+@pytest.mark.parametrize("name", slow_except(FAR_OUT, "squares", "deep", long=["large squares"]))
 def test_no_size_is_too_large_to_be_checked(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by shapes that are sampled or only checked, without the counted ones, which take a third of the time."""
     monkeypatch.setattr(planning, "hidden_and_counted", lambda lesson, seed: ())
@@ -614,7 +617,10 @@ TILED = {  # stored kernels; whether they are right where M, N and K are large
 }
 
 
-@pytest.mark.parametrize("name", slow_except(TILED, "one_piece_less_far", "added_from_the_last_far"))
+TWICE = "a_k_tile_twice_far"  # takes as long as one_piece_less_far, which is found in the same way
+
+
+@pytest.mark.parametrize("name", slow_except(TILED, "one_piece_less_far", "added_from_the_last_far", long=[TWICE]))
 def test_a_tile_is_judged_with_all_blocks_that_it_needs(name: str, tmp_path: Path) -> None:
     lesson, path = COURSE.lesson("split_k"), tmp_path / "kernel.cu"
     path.write_text(next(it.source for it in (*cheats(), *honest()) if it.label == f"split_k/{name}"))
@@ -820,7 +826,7 @@ def dispatching(name: str) -> str:
 
 
 @pytest.mark.usefixtures("near")
-@pytest.mark.parametrize("name", DISPATCHING)
+@pytest.mark.parametrize("name", slow_except(DISPATCHING, "coalesced", "block_tile", long=["vector_loads"]))
 def test_the_known_shape_alone_does_not_pass(name: str, tmp_path: Path) -> None:
     path = tmp_path / "kernel.cu"
     path.write_text(dispatching(name))
