@@ -244,6 +244,12 @@ def test_an_address_that_the_kernel_stored_is_refused_beside_a_division() -> Non
         kernel.estimate(2, 256, arrays())
 
 
+def test_what_a_thread_has_itself_stored_may_decide() -> None:
+    """As in attentions that keep a running sum in global memory and divide by it."""
+    source = HEAD + "for (int i = 0; i < n; i++) y[t] = (y[t] + x[t]) / (y[t] + 2.0f); y[t + 32] = sqrtf(y[t]); }"
+    assert engine.compile(source, "k").estimate(1, 32, [*arrays(64)[:2], 8]).time_us > LAUNCH_US
+
+
 def test_what_l1_returns_to_all_lanes_takes_as_long_as_its_registers() -> None:
     source = (
         HEAD
@@ -448,6 +454,24 @@ def test_a_block_that_does_not_fit_is_refused() -> None:
     assert kernel.estimate(1, 256, arrays(), gpu="h200", dynamic_shared=150_000).blocks_per_sm == 1
     with pytest.raises(engine.NotEstimated, match="150,000 bytes of shared memory per block"):
         kernel.estimate(1, 256, arrays(), gpu="rtx4090", dynamic_shared=150_000)
+
+
+SHIFTED = "__shared__ float s[64]; s[t BY] = x[t]; __syncthreads(); y[blockIdx.x * 64 + t] = s[t BY]; }"
+
+
+@pytest.mark.parametrize(("by", "size", "says"), [
+    ("", 64 * 300, ""), ("", 64, "accesses global memory out of bounds; gemm-lessons inspect says where"),
+    ("+ 1", 64 * 300, "accesses shared memory out of bounds"),
+])  # fmt: skip
+def test_a_launch_that_would_fault_has_no_time(by: str, size: int, says: str) -> None:
+    """It had one: addresses were turned into sectors and wavefronts, whatever they led to."""
+    kernel = engine.compile(HEAD + SHIFTED.replace("BY", by), "k", arch="sm_90")
+    arguments = [np.zeros(64, np.float32), np.zeros(size, np.float32), 0]
+    if not says:
+        assert kernel.estimate(300, 64, arguments).time_us > LAUNCH_US
+        return
+    with pytest.raises(engine.NotEstimated, match=says):
+        kernel.estimate(300, 64, arguments)
 
 
 def test_mbarriers_are_estimated_or_refused_but_never_hang() -> None:

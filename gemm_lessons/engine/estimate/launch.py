@@ -47,7 +47,7 @@ from gemm_lessons.engine.records.errors import UnknownArchitecture
 from gemm_lessons.engine.records.launch import Argument, Grid, HostVariable
 from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.reach import Sharing
-from gemm_lessons.engine.sass.trace import SampledTrace, TooLong, Trace, Traceable, traceable
+from gemm_lessons.engine.sass.trace import LeavesMemory, SampledTrace, TooLong, Trace, Traceable, traceable
 from gemm_lessons.engine.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -228,6 +228,8 @@ class PreparedLaunch:
             raise NotEstimated(
                 f"too long a trace: {blocks} of one multiprocessor execute more than {LONGEST:,} warp instructions"
             ) from None
+        except LeavesMemory as reason:
+            raise NotEstimated(str(reason)) from None
         except Uncountable as reason:
             raise NotEstimated(f"its machine code cannot be followed: {reason}") from None
 

@@ -157,15 +157,22 @@ class GlobalMemory:
         """Return, per lane, the offset into the arena, and whether all ``width`` bytes are inside one allocation."""
         if not self.allocations:
             return np.zeros_like(addresses), np.zeros(addresses.shape, bool)
-        slots = self._slots(addresses)
-        relative = addresses - self._starts[slots]
-        inside = (relative >= 0) & (relative <= self._sizes[slots] - width)
+        slots, relative, inside = self._within(addresses, width)
         offsets: Lanes = self._offsets[slots] + relative
         for slot in () if self.is_whole else np.unique(slots[inside]).tolist():
             if (table := self.allocations[slot].pages) is not None:
                 here = inside & (slots == slot)
                 offsets[here] = table.offsets(relative[here], self.arena)
         return offsets, inside
+
+    def holds(self, addresses: Lanes, width: int) -> bool:
+        """Return whether all ``width`` bytes at each address are inside one allocation."""
+        return bool(self.allocations) and bool(self._within(addresses, width)[2].all())
+
+    def _within(self, addresses: Lanes, width: int) -> tuple[Lanes, Lanes, Lanes]:
+        slots = self._slots(addresses)
+        relative = addresses - self._starts[slots]
+        return slots, relative, (relative >= 0) & (relative <= self._sizes[slots] - width)
 
     def touched(self, addresses: Lanes) -> list[Allocation]:
         """Return the allocations whose slots contain ``addresses``."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gemm_lessons.engine.compiler.sass import width_of
+from gemm_lessons.engine.events import Access
 from gemm_lessons.engine.machine.memory import POISON, RESERVED_SHARED, GlobalMemory
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
@@ -50,6 +51,24 @@ class _Window:
     starts: Array
     low: int
     high: int
+
+
+@dataclass(frozen=True)
+class MemoryBounds:
+    """The memories of a block: global memory, and ``shared_bytes`` from ``shared_origin`` on."""
+
+    memory: GlobalMemory
+    shared_origin: int
+    shared_bytes: int
+
+    def left(self, access: Access, addresses: Array) -> bool:
+        """Return whether one of the ``addresses`` leaves its memory or is misaligned."""
+        if (addresses & (access.width - 1) != 0).any():
+            return True
+        if access.space == "global":
+            return not self.memory.holds(addresses, access.width)
+        used = addresses - self.shared_origin
+        return bool(((used < 0) | (used > self.shared_bytes - access.width)).any())
 
 
 class StoredHere(Uncountable):

@@ -33,10 +33,10 @@ from gemm_lessons.engine.sass.divisions import Undecided
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, TO_OTHERS, dimensions
 from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
 from gemm_lessons.engine.sass.long_loops import cut
-from gemm_lessons.engine.sass.memory_contents import Store
+from gemm_lessons.engine.sass.memory_contents import MemoryBounds, Store, StoredHere
 from gemm_lessons.engine.sass.operand_fetch import Fetch
 from gemm_lessons.engine.sass.operands import Decoded, Memory, Operand, Uncountable, unknown_form
-from gemm_lessons.engine.sass.planning import MOVED, Plan
+from gemm_lessons.engine.sass.planning import MOVED, OWN, Plan
 from gemm_lessons.engine.sass.reach import Reaching, Sharing, compared
 from gemm_lessons.engine.sass.textures import Texels, texels_of
 from gemm_lessons.engine.sass.walker import BasicBlock, MemoryUse, Step, Walker
@@ -50,6 +50,7 @@ CLUSTER = ".reqnctapercluster"  # in PTX, if the kernel and not its launch gives
 CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LOCAL = ("LDL", "STL")  # accesses to local memory
+BOUNDED = frozenset("LDG STG LDS STS LDSM STSM ATOMG ATOMS RED REDG".split())  # whose addresses are all of one memory
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 STRONG = ".STRONG"  # of accesses that other threads must see, such as volatile ones
 SPREAD, GOLDEN = 16, 0.6180339887  # blocks whose work is compared, and the step between them / the grid
@@ -177,6 +178,10 @@ class TooLong(Uncountable):
     """The trace would be longer than the caller allows."""
 
 
+class LeavesMemory(Uncountable):
+    """A traced block accesses no memory that it has: the launch would fail, so it has no time."""
+
+
 @dataclass(frozen=True)
 class SampledTrace:
     """Some blocks of a launch, traced: all of their execution, or that without most iterations of a long loop.
@@ -279,17 +284,28 @@ class Traceable:
         return self._tried(self._launch(grid, arguments, memory), lambda it: it.reach(base))
 
     def _tried(self, launch: _Launch, follow: Callable[[_Launch], Followed]) -> Followed:
-        """Follow a launch, with full divisions if they decide, and with fast ones if their data are not known."""
+        """Follow a launch, with full divisions if they decide, with fast ones if their data are not known, and with what
+        threads have themselves stored if that decides."""
         try:
             return follow(launch)
         except TooLong:
             raise
         except Undecided:
             return follow(replace(launch, plan=self._full_divisions))
-        except Uncountable:
-            if not any(d.name == "FCHK" for d in self.instructions):
+        except Uncountable as reason:
+            if any(d.name == "FCHK" for d in self.instructions):
+                try:
+                    return follow(replace(launch, plan=self.code.with_fast_divisions))
+                except StoredHere:
+                    pass
+            if not isinstance(reason, StoredHere):
                 raise
-            return follow(replace(launch, plan=self.code.with_fast_divisions))
+            try:
+                return follow(replace(launch, plan=self.code.with_own_stores.plan))
+            except TooLong:
+                raise
+            except Uncountable:
+                raise reason from None
 
     def _launch(self, grid: Grid, arguments: Sequence[Argument], memory: Callable[[], GlobalMemory]) -> _Launch:
         return _Launch(self, self.plan, clustered(self.kernel, grid), arguments, memory)
@@ -315,6 +331,11 @@ class _Launch:
         """Trace the blocks of ``geometry``."""
         return self._of(self._run(_BoxRecorder if only_boxes else _Recorder, geometry, most=most))
 
+    @property
+    def _bounds(self) -> MemoryBounds:
+        kernel = self.kernel
+        return MemoryBounds(self.memory(), kernel.code.shared_origin, kernel.shared_bytes + self.grid.dynamic_shared)
+
     def sample(self, blocks: int, most: int) -> SampledTrace:
         """See ``Traceable.sample``."""
         grid = self.grid
@@ -329,14 +350,14 @@ class _Launch:
             first = max(min(first, (grid.blocks // blocks - 1) * blocks), 0)
         geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
         try:
-            trace = launch.trace(geometry, most)
+            trace = self._of(launch._run(_Recorder, geometry, most=most, bounds=launch._bounds))
             return SampledTrace(trace, None, 0.0, *_work(outline, geometry, sum(map(len, trace.warps))), first)
         except TooLong:
             whole = launch._run(_Outline, geometry)
         parts = cut(whole.steps, whole.weights, most)
         if parts is None:
             raise TooLong(f"more than {most:,} warp instructions")
-        recorder = launch._run(_Recorder, geometry, kept=parts.long)
+        recorder = launch._run(_Recorder, geometry, kept=parts.long, bounds=launch._bounds)
         short, long = self._of(recorder, parts.short[parts.long].tolist()), self._of(recorder)
         return SampledTrace(long, short, parts.beyond, *_work(outline, geometry, sum(whole.weights)), first)
 
@@ -371,7 +392,7 @@ class _Launch:
         shared = kernel.shared_bytes + grid.dynamic_shared
         if plan.moved:
             raise Uncountable(MOVED)
-        store = Store(memory, shared, code.local_bytes) if plan.spaces else None
+        store = Store(memory, shared, code.local_bytes, own_stores=OWN in plan.spaces) if plan.spaces else None
         made = walker(plan, geometry, constants, store, texels_of(arguments), boxes, **options)
         made.run()
         return made
@@ -417,7 +438,9 @@ class _Recorder(Walker):
         boxes: Mapping[int, TensorMap],
         most: int | None = None,
         kept: Sequence[bool] | None = None,
+        bounds: MemoryBounds | None = None,
     ) -> None:
+        self._bounds = None if geometry.grid.cluster else bounds  # shared memory of other blocks is no other space
         self._cluster = math.prod(geometry.grid.cluster or (1,))  # blocks
         self._boxes = boxes  # by the place of the parameter in the machine code
         self._kept, self._step_number, self._quiet = kept, -1, False  # which basic blocks to record; None: all
@@ -577,6 +600,8 @@ class _Recorder(Walker):
             alive = self.lane_groups.alive
             active = ((alive if mask is None else mask & alive) & rows).reshape(-1, WARP)
             where = np.broadcast_to(address(), (self.geometry.lanes,)).reshape(-1, WARP)
+            if self._bounds is not None and d.name in BOUNDED:
+                self._check(d, access, where[active])
             if beside is not None and is_shared:
                 written = tally.written_wavefronts(access, where, active, beside().reshape(-1, WARP))
                 self._written[d.index] = written.tolist()
@@ -599,6 +624,13 @@ class _Recorder(Walker):
             self._log[-1][2][d.index] = found
 
         return touch
+
+    def _check(self, d: Decoded, access: Access, addresses: Array) -> None:
+        """Raise ``LeavesMemory`` where a block would fault."""
+        assert self._bounds is not None
+        if addresses.size and self._bounds.left(access, addresses):
+            line = f"line {d.source.line}" if d.source.line else d.text
+            raise LeavesMemory(f"{line} accesses {access.space} memory out of bounds; gemm-lessons inspect says where")
 
     def _places(self, block: BasicBlock, touches: Iterable[int]) -> Iterable[int]:
         """Return the instructions (indices) of a basic block to record; ``touches``: those with a touch."""

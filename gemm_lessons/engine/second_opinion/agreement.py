@@ -20,15 +20,14 @@ from gemm_lessons.engine.counters.cross_check import MACHINE_CODE, Disagreement
 from gemm_lessons.engine.events import Access, LaunchInfo, Observer
 from gemm_lessons.engine.machine.access import reaches_cluster
 from gemm_lessons.engine.machine.machine import Machine
-from gemm_lessons.engine.machine.memory import GlobalMemory
 from gemm_lessons.engine.machine.state import Fault
 from gemm_lessons.engine.ptx.anticipated import always_needed
 from gemm_lessons.engine.ptx.cfg import line_of
 from gemm_lessons.engine.ptx.records import Instruction
 from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.findings import Finding
-from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass import Code, Uncountable
+from gemm_lessons.engine.sass.memory_contents import MemoryBounds
 from gemm_lessons.engine.second_opinion.exact import WordComparison
 
 Again = Callable[[Observer], Machine]  # runs the same launch again from the start, with an observer
@@ -88,28 +87,6 @@ class _Left(Exception):
     """Machine code made a wrong access, too."""
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """Raises ``_Left`` at the first access that leaves its memory or is misaligned."""
-
-    memory: GlobalMemory
-    shared_origin: int
-    shared_bytes: int
-
-    def __call__(self, access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
-        """Check one access. See ``sass.walker.Watch``."""
-        used = addresses if active is None else addresses[active]
-        if not used.size:
-            return
-        if access.space == "global":
-            wrong = ~self.memory.offsets(used, access.width)[1]
-        else:
-            used = used - self.shared_origin
-            wrong = (used < 0) | (used > self.shared_bytes - access.width)
-        if (wrong | (used & (access.width - 1) != 0)).any():
-            raise _Left
-
-
 def concerns(fault: Fault, machine: Machine) -> bool:
     """Return whether machine code can confirm ``fault`` of a run of ``machine``: whether it is about an address."""
     instruction = fault.instruction
@@ -130,9 +107,15 @@ def confirm(fault: Fault, code: Code, machine: Machine) -> None:
         return
     batch = machine.state.batch
     running = range(batch.place, batch.place + batch.blocks)
+    bounds = MemoryBounds(machine.initial_memory(), code.shared_origin, launch.shared_bytes)
+
+    def watch(access: Access, addresses: Array, active: Array | None, first_lane: int) -> None:
+        used = addresses if active is None else addresses[active]
+        if used.size and bounds.left(access, used):
+            raise _Left
+
     try:
-        bounds = _Bounds(machine.initial_memory(), code.shared_origin, launch.shared_bytes)
-        machinecode.count(code, launch, machine.initial_memory, [running], bounds, BUDGET)
+        machinecode.count(code, launch, machine.initial_memory, [running], watch, BUDGET)
     except (_Left, Uncountable):
         return
     raise Disagreement(f"the PTX interpreter says '{fault}', but {MACHINE_CODE} leaves no memory", line_of(instruction))
