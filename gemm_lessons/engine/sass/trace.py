@@ -284,7 +284,7 @@ class Traceable:
         return self._tried(self._launch(grid, arguments, memory), lambda it: it.reach(base))
 
     def _tried(self, launch: _Launch, follow: Callable[[_Launch], Followed]) -> Followed:
-        """Follow a launch, with full divisions if they decide, with fast ones if their data are not known, and with what
+        """Follow a launch, with full divisions if they decide, with fast ones if their data are not known, with what
         threads have themselves stored if that decides."""
         try:
             return follow(launch)
@@ -301,7 +301,9 @@ class Traceable:
             if not isinstance(reason, StoredHere):
                 raise
             try:
-                return follow(replace(launch, plan=self.code.with_own_stores.plan))
+                own = self.code.with_own_stores.plan
+                assert own is not None
+                return follow(replace(launch, plan=own))
             except TooLong:
                 raise
             except Uncountable:
