@@ -8,6 +8,7 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checks.compiling import must_compile
@@ -18,9 +19,11 @@ from gemm_lessons.engine.estimate.items import Step, streams_of, unknown_units
 from gemm_lessons.engine.estimate.profile import GPC
 from gemm_lessons.engine.estimate.timeline import MainLoop, Multiprocessor, play, play_apart, run
 from gemm_lessons.engine.hardware.sheets import GPUS, pipes_of
+from gemm_lessons.engine.records.launch import Buffer, Grid, Scalar
 from gemm_lessons.engine.sass.operands import Uncountable, decode
 from gemm_lessons.engine.sass.registers import conflicts, reads
-from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, box_of, controls
+from gemm_lessons.engine.sass.trace import Control, Signal, Touch, Trace, Traffic, box_of, controls, traceable
+from gemm_lessons.engine.simulator import Simulator
 
 H200 = GPUS["h200"]
 HOPPER = pipes_of(H200)
@@ -221,6 +224,37 @@ def test_blocks_apart_wait_for_their_tiles_in_turn() -> None:
     assert both == pytest.approx(alone, rel=0.1), "the second block costs little"
     assert both < 0.9 * (2 * multiplying + HOPPER.alone), "as long as they would take in step"
     assert 2 * multiplying < near < 0.9 * (2 * multiplying + HOPPER.l2)
+
+
+def test_what_l1_cannot_hold_of_local_memory_is_read_from_l2() -> None:
+    """Loads and stores of 1024 threads that go through 256 to 768 KB, beside an H200, less those that fit."""
+    read = json.loads((FOLDER / "estimate/local_h200.json").read_text())["clocks"]
+    lines = [("STL [R1], R8", FREE, None), ("LDL R8, [R1]", replace(FREE, sets=0), None)] * 100
+
+    def each(size: int) -> float:
+        made = replace(trace(lines, warps=32), local=size)
+        return play(made, 1, H200).clocks / (32 * 100)
+
+    assert each(128) == each(0)
+    for size in (512, 768):  # bytes of a thread, KB of a block
+        more = [read[f"stores and loads, {it} KB, 132 blocks of 1024"] for it in (size, 128)]
+        assert each(size) - each(0) == pytest.approx(more[0] - more[1], rel=0.25)
+
+
+def test_lanes_with_indices_of_their_own_have_lines_of_their_own() -> None:
+    source = """extern "C" __global__ void k(float *y, int n)
+    {
+        float room[8] = {};
+        for (int i = 0; i < n; i++)
+            room[(i + threadIdx.x) % 8] += i;
+        y[threadIdx.x] = room[n % 8];
+    }"""
+    compiled = must_compile(source)
+    arguments = (Buffer("y", np.zeros(32, np.float32)), Scalar("n", np.int32(20)))
+    warp = traceable(compiled, Simulator().kernel(compiled)).trace(Grid((1, 1, 1), (32, 1, 1)), arguments, 1).warps[0]
+    local = [touch for _, touch in warp if isinstance(touch, Traffic) and touch.space == "local"]
+    assert {it.passes for it in local if it.load} == {8, 1}
+    assert max(it.written for it in local) == 32
 
 
 def test_a_store_to_local_memory_takes_l2_as_long_as_was_read() -> None:

@@ -94,9 +94,8 @@ def estimated(found: LaunchEstimate | str, gpu: str) -> Text:
     """Return the estimated time with what limits it, or why there is none."""
     if isinstance(found, str):
         return Text(f"no estimated time on {gpu}: {found}", style="quiet")
-    besides = f"; not counted: {', '.join(found.left_out)}" if found.left_out else ""
     on = f"{gpu} ({found.basis})" if found.basis else gpu
-    return Text(f"est. time on {on}: {found.time_us:,.4g} us, limited by {found.limiter} ({found.why}){besides}")
+    return Text(f"est. time on {on}: {found.time_us:,.4g} us, limited by {found.limiter} ({found.why})")
 
 
 def counter_rows(launched: Launched) -> list[tuple[str, str, str]]:

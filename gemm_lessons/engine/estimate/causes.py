@@ -159,7 +159,7 @@ def lines_of(trace: Trace, recording: Recording) -> dict[Cause, tuple[LineShare,
                 add("arithmetic", place, 1)
             if trace.code[place].name in LOCAL:
                 add("spills", place, 1)
-            if not isinstance(touch, Traffic):
+            if not isinstance(touch, Traffic) or touch.space == "local":
                 continue
             if touch.space == "shared":
                 add("conflicts", place, touch.passes - touch.ideal)

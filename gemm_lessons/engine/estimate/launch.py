@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 CUT = 150_000  # warp instructions of the blocks that are traced, if a loop can be cut: some seconds
 LONGEST = 500_000  # if none can: some ten seconds and 300 MB
 BLOCK_US = 0.0006  # from the beginning of one block to that of the next, on the whole chip: traffic_h200.json
-# What the model passes over, by the machine instructions that need it.
-LEFT_OUT: Mapping[str, str] = {"LDL STL": "local memory that leaves L1"}
 BUSY_UNITS: Mapping[str, str] = {
     "issue": "schedulers issue instructions: they are",
     "fp32": "fp32 multiply-adds are",
@@ -84,8 +82,8 @@ class LaunchEstimate:
     ``limiter``: what decides it: issue, fp32, tensor, fp64, shared, l1, l2, dram, latency (no unit is busy: warps wait)
     or launch; ``why``: the same in words. ``parts``: microseconds of each as if it were the only limit; ``launch``
     includes the beginning of all blocks, one after the other. ``blocks_per_sm`` and ``waves``: blocks resident on a
-    multiprocessor, and how often the fullest one is filled. ``left_out``: what this kernel does and the model passes
-    over. ``basis``: empty where estimates for this GPU were compared with measured times.
+    multiprocessor, and how often the fullest one is filled. ``basis``: empty where estimates for this GPU were compared
+    with measured times.
     """
 
     gpu: str
@@ -94,7 +92,6 @@ class LaunchEstimate:
     parts: Mapping[str, float]
     blocks_per_sm: int
     waves: int
-    left_out: tuple[str, ...] = ()
     basis: str = ""
 
     @property
@@ -113,8 +110,7 @@ class LaunchEstimate:
         return f"{BUSY_UNITS[self.limiter]} busy for {self.busy[self.limiter]:.0%} of the time"
 
     def __repr__(self) -> str:
-        besides = f", without {'; '.join(self.left_out)}" if self.left_out else ""
-        besides += f", {self.basis}" if self.basis else ""
+        besides = f", {self.basis}" if self.basis else ""
         return f"<estimate, not measured: {self.time_us:.3g} us on {self.gpu}, limited by {self.limiter}{besides}>"
 
 
@@ -276,7 +272,6 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
         parts,
         launch.fit.blocks_per_sm,
         math.ceil(launch.per_sm / resident),
-        tuple(what for names, what in LEFT_OUT.items() if not executed.isdisjoint(names.split())),
         gpu.basis,
     )
 

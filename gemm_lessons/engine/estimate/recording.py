@@ -311,6 +311,6 @@ def _state_of(item: Item, touch: Touch | None) -> State:
         return "product"
     if item.name == "LDGDEPBAR":  # the copies before it, which bypass the registers
         return "global"
-    if touch is None:
+    if touch is None or touch.space == "local":
         return "result"
     return "global" if touch.space == "global" else "shared"

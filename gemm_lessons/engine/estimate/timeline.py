@@ -54,13 +54,13 @@ from gemm_lessons.engine.estimate.items import (
     streams_of,
 )
 from gemm_lessons.engine.estimate.phases import ClusterBarrier, MbarrierPhases
-from gemm_lessons.engine.estimate.traffic import Levels
+from gemm_lessons.engine.estimate.traffic import Levels, missed_in_l1
 from gemm_lessons.engine.hardware.sheets import GpuSpec, pipes_of
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.reach import SLOT
 from gemm_lessons.engine.sass.textures import FETCHES
-from gemm_lessons.engine.sass.trace import Signal, Touch, Trace, Traffic
+from gemm_lessons.engine.sass.trace import LOCAL, Signal, Touch, Trace, Traffic
 
 NEVER = 1e18
 LINE = 128  # bytes of a line and of a wavefront
@@ -86,7 +86,7 @@ APART = (1 / 8, 3 / 8, 5 / 8, 7 / 8)  # of a K tile: from one block of a later w
 SPREAD, ONE = 40503, 1 << 16  # which lines come from DRAM: spread evenly
 AnyWarp = TypeVar("AnyWarp")
 ARITHMETIC = (FP32, INTEGER)
-PRIVATE = ("LDC", "LDL", "STL")  # no memory that other threads see
+PRIVATE = ("LDC", *LOCAL)  # no memory that other threads see
 
 
 @dataclass
@@ -134,6 +134,7 @@ def play(
                 asked=asked,
                 loads_from_dram=from_dram and not hidden,
                 levels=levels,
+                missed=missed_in_l1(trace, blocks, gpu),
             )
             for streams in by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
         ]
@@ -166,7 +167,8 @@ def play_apart(
     found = []
     for fraction in APART:
         starts = [block * fraction % 1 * tile_clocks for block in range(blocks)]
-        loop = MainLoop(parts, starts, items, longer.warps_per_block, gpu, loads_from_dram=from_dram)
+        missed = missed_in_l1(longer, blocks, gpu)
+        loop = MainLoop(parts, starts, items, longer.warps_per_block, gpu, loads_from_dram=from_dram, missed=missed)
         found.append(run([loop]).clocks)
         tile_clocks = found[-1] / tiles
     return sum(found) / len(found)
@@ -231,8 +233,10 @@ class Multiprocessor:
         asked: float = 0.0,
         loads_from_dram: bool = False,
         levels: Levels | None = None,
+        missed: float = 0.0,
     ) -> None:
         self.levels = levels
+        self.spilled = missed  # of loads from local memory, the share that L1 does not hold
         self.dram = self.atomics = 0.0  # its share of DRAM, and of the slice where most atomics meet, is free from
         self.flying: deque[float] = deque()  # when sectors arrive from DRAM
         # Where ``levels`` are known: sectors that L2 was asked for, and lines of L1, the oldest first, both by wave.
@@ -686,16 +690,22 @@ class Multiprocessor:
         elif item.name == "LDC":
             start = time
             done = time + pipes.constant
-        elif item.name in ("LDL", "STL"):  # local memory is in L1, a line for each register of the warp
-            self.load_store = start + max(pipes.local * item.registers, pipes.request)
+        elif item.name in LOCAL:  # in L1, a line for each register of the warp
+            lines, sectors = item.registers, SECTORS * item.registers
+            if isinstance(touch, Traffic):  # lanes have indices of their own
+                lines, sectors = touch.passes, touch.written
+            self.load_store = start + max(pipes.local * lines, pipes.request)
             self.moved["l1"] += self.load_store - start
             done = self.load_store + pipes.l1
-            if item.name == "STL":  # and through L1: L2 gets every store
-                taken = (self.stored_line + self.stored_sector * SECTORS) * item.registers
+            # L1 sends every store on to L2, and what it has to fetch takes as long.
+            if beyond := 1.0 if item.name == "STL" else self.spilled:
+                taken = beyond * (self.stored_line * lines + self.stored_sector * sectors)
                 self.stores = max(self.stores, start) + taken
                 self.moved["l2"] += taken
                 block = warp // self.warps_per_block
                 self.over[block] = max(self.over[block], self.stores)
+                if item.name == "LDL":
+                    done = max(done, self.stores + pipes.l2)
         else:  # a shuffle, or all lanes predicated off
             self.load_store = start + 1
             done = start + pipes.shared

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gemm_lessons.engine.costs.banks import SECTOR
+from gemm_lessons.engine.costs.banks import SECTOR, WARP
 from gemm_lessons.engine.hardware.sheets import KIB, GpuSpec
 from gemm_lessons.engine.machine.memory import ALLOCATION_SPACING, GlobalMemory
 from gemm_lessons.engine.records.frozen import dataclass
@@ -38,6 +38,8 @@ L1_ONLY = 28 * KIB  # of a multiprocessor's L1, what shared memory cannot have
 # finds all of it in L2; a little above, much is gone; from the last on, the more stores the later, it finds nothing.
 STORED, LATER = 0.5, 0.4
 HELD, MUCH, GONE = 0.98, (1.02, 0.6), 1.2
+# L1 has dropped the oldest part of local memory when a thread comes back to it: more than does not fit.
+OLDEST = 1.3
 READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
 # A sector from DRAM waits for so much of DRAM's work on those in flight, twice that of writes (streams_h200.json).
 LOADED = 0.4
@@ -143,7 +145,7 @@ def levels_of(
     dram = (read + written) * missed * SECTOR
     sector, writes = SECTOR / (rate / gpu.sms / gpu.clock_hz), written / read if read else 0.0
     levels = Levels(
-        max(gpu.shared_bytes_per_sm + L1_ONLY - resident_shared, L1_ONLY) // (SECTOR * LINE_SECTORS),
+        l1_bytes(resident_shared, gpu) // (SECTOR * LINE_SECTORS),
         {slot: missed * min(it.read / it.asked, 1.0) for slot, it in buffers.items() if it.asked},
         sector * (1 + writes),
         LOADED * sector * (1 + 2 * writes),
@@ -151,6 +153,19 @@ def levels_of(
     )
     moved = (whole("read by each") + whole("delivered") + whole("stored")) * scale * SECTOR
     return levels, LaunchBytes(moved, dram, dram / rate)
+
+
+def l1_bytes(resident_shared: int, gpu: GpuSpec) -> int:
+    """Return what L1 holds beside the shared memory of resident blocks."""
+    return max(gpu.shared_bytes_per_sm + L1_ONLY - resident_shared, L1_ONLY)
+
+
+def missed_in_l1(trace: Trace, blocks: int, gpu: GpuSpec) -> float:
+    """Return the share of loads from local memory that L1 does not hold, of so many resident blocks that go through
+    theirs again and again (local_h200.json)."""
+    touched = blocks * trace.warps_per_block * WARP * trace.local
+    held = l1_bytes(blocks * (trace.shared + gpu.shared_reserved_per_block), gpu)
+    return min(max(0.0, OLDEST * (1 - held / touched)), 1.0) if touched else 0.0
 
 
 def missed_by_l2(touched: float, written: float, gpu: GpuSpec) -> float:

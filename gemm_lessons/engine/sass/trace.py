@@ -51,6 +51,8 @@ CONTROL_BIT = 105  # of the 128-bit instruction
 SCOREBOARDS = 6
 LOCAL = ("LDL", "STL")  # accesses to local memory
 BOUNDED = frozenset("LDG STG LDS STS LDSM STSM ATOMG ATOMS RED REDG".split())  # whose addresses are all of one memory
+STACK = ("R", 1)  # the register that points to it
+SECTOR_LANES = 8  # whose words are in one of its sectors
 LINE_SECTORS = 4  # of 32 bytes, in a line of 128
 STRONG = ".STRONG"  # of accesses that other threads must see, such as volatile ones
 SPREAD, GOLDEN = 16, 0.6180339887  # blocks whose work is compared, and the step between them / the grid
@@ -86,16 +88,17 @@ class Traffic:
     """One warp's access.
 
     Shared: ``passes`` are wavefronts, ``ideal`` of them unavoidable. Remote (shared memory of other blocks): ``passes``
-    are lines of 128 bytes. Global: ``passes`` are 128-byte lines (of a texture fetch, per request), ``sectors`` the
-    numbers of the 32-byte sectors; ``partial``: it stores less than whole sectors; ``banked``: wavefronts of a load in
-    L1; ``rounds``: of an atomic, the most lanes at one address of each sector. A copy to shared memory also has the
-    wavefronts ``written`` there, and whether it bypasses L1 (``past``). A ``box`` copied by TMA has the right number of
-    sectors, but not their true numbers; ``which``: its tensor map and coordinates; ``zeros``: it is outside of the
-    array. A box copied into shared memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of the
-    cluster that get it (empty: its own block).
+    are lines of 128 bytes. Local, where lanes may have indices of their own: lines, and sectors ``written``. Global:
+    ``passes`` are 128-byte lines (of a texture fetch, per request), ``sectors`` the numbers of the 32-byte sectors;
+    ``partial``: it stores less than whole sectors; ``banked``: wavefronts of a load in L1; ``rounds``: of an atomic,
+    the most lanes at one address of each sector. A copy to shared memory also has the wavefronts ``written`` there, and
+    whether it bypasses L1 (``past``). A ``box`` copied by TMA has the right number of sectors, but not their true
+    numbers; ``which``: its tensor map and coordinates; ``zeros``: it is outside of the array. A box copied into shared
+    memory has the mbarrier that it signals, and ``to``: the ranks of the blocks of the cluster that get it (empty: its
+    own block).
     """
 
-    space: Literal["shared", "remote", "global"]
+    space: Literal["shared", "remote", "global", "local"]
     load: bool
     passes: int
     ideal: int
@@ -154,7 +157,8 @@ Followed = TypeVar("Followed")
 
 @dataclass(frozen=True)
 class Trace:
-    """Per warp, block by block: (instruction's index, access or None). ``cluster``: its number of blocks, by rank."""
+    """Per warp, block by block: (instruction's index, access or None). ``cluster``: its number of blocks, by rank.
+    ``local`` and ``shared``: bytes of a thread's local memory, and of a block's shared memory."""
 
     code: tuple[Decoded, ...]
     control: tuple[Control, ...]
@@ -162,6 +166,8 @@ class Trace:
     warps: tuple[tuple[tuple[int, Touch | None], ...], ...]
     warps_per_block: int
     cluster: int = 1
+    local: int = 0
+    shared: int = 0
 
     @property
     def uses_local_memory(self) -> bool:
@@ -378,8 +384,9 @@ class _Launch:
         grid, kernel = self.grid, self.kernel
         cluster = math.prod(grid.cluster or (1,))
         return Trace(
-            kernel.instructions, kernel.control, kernel.reads, recorder.warps(kept), -(-grid.threads // WARP), cluster
-        )
+            kernel.instructions, kernel.control, kernel.reads, recorder.warps(kept), -(-grid.threads // WARP), cluster,
+            kernel.code.local_bytes, kernel.shared_bytes + grid.dynamic_shared,
+        )  # fmt: skip
 
     def _run(self, walker: Callable[..., AnyWalker], geometry: Geometry, **options: Any) -> AnyWalker:
         """Follow the blocks of ``geometry`` with a new walker, and return it."""
@@ -540,6 +547,20 @@ class _Recorder(Walker):
             return box_of(_sectors(boxes), barrier=barrier, which=which, to=to, zeros=is_outside(boxes, which[1:]))
 
         return self._record(d, touch, where, *names, *ranks)
+
+    def _touch_local(self, d: Decoded) -> Sequence[Step]:
+        """Record an access to an array in local memory, if lanes may have indices of their own. Each word of a thread
+        is in one line with those of the warp's other threads."""
+        memory, words = _memory(d, d.operands), max(1, d.source.width // 4)
+        if all((it.file, it.number) == STACK for it in memory.registers):
+            return ()
+
+        def touch(lanes: Array, at: Array) -> Traffic:
+            word = at[lanes].astype(np.int64) // 4
+            lines, sectors = len(np.unique(word)), len(np.unique(word * LINE_SECTORS + lanes // SECTOR_LANES))
+            return Traffic("local", d.name == "LDL", words * lines, words, written=words * sectors)
+
+        return (self._record(d, touch, self.lanes.address(memory, "local")),)
 
     def _named_barrier(self, d: Decoded) -> Sequence[Step]:
         """Record a named barrier: its number, and how many threads it expects."""

@@ -163,7 +163,9 @@ class Walker:
                         block.barriers += 1
                     else:
                         block.steps.append(self._count(d, "arrivals"))
-                if d.name in MEMORY and MEMORY[d.name] != "local":
+                if MEMORY.get(d.name) == "local":
+                    block.steps.extend(self._touch_local(d))
+                elif d.name in MEMORY:
                     block.steps.extend(self._touch(d, use) for use in self._uses(d))
                 if d.name in SIGNALS or d.name == "BAR":
                     block.steps.extend(self._signals(d))
@@ -172,6 +174,10 @@ class Walker:
                     if step is not None:
                         block.steps.append(step)
         return blocks
+
+    def _touch_local(self, d: Decoded) -> Sequence[Step]:
+        """Return steps for an access to local memory: none, as no counter has them."""
+        return ()
 
     def _add_work(self, block: BasicBlock, d: Decoded) -> None:
         """Add the useful work of an instruction to its block; as a step if a guard may leave out lanes."""
