@@ -17,6 +17,7 @@ from checks.compiling import must_compile
 from checks.readings.counters.divisions import FRACTIONS, STORED
 from gemm_lessons import simulate
 from gemm_lessons.engine import sass as machinecode
+from gemm_lessons.engine.api import compile as compile_kernel
 from gemm_lessons.engine.compiler.compile import Compiled
 from gemm_lessons.engine.costs.tally import Sums
 from gemm_lessons.engine.events import LaunchInfo
@@ -223,3 +224,37 @@ extern "C" __global__ void k(int *out, int first)
     simulate(source, "k", 12, 64, [out, np.int32(3)])  # raises Disagreement if the machine code is followed wrongly
     expected = of.get(quotient, lambda n: n / 9 * n / 7)
     assert out.tolist() == [int(expected(n + 3)) for n in range(12)]
+
+
+MOVED = """
+extern "C" __global__ void k(const float *x, float *out)
+{
+    __shared__ __align__(16) float tile[32];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    unsigned bits;
+    const unsigned from = (unsigned)__cvta_generic_to_shared(&tile[threadIdx.x % 8 * 4]);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(bits) : "r"(from));
+    out[threadIdx.x] = FUNCTION(__uint_as_float(bits));
+}
+"""
+
+
+@pytest.mark.parametrize(("function", "slow"), [("__frcp_rn", (0.0, 1e-40, 1e38, np.inf)),
+                                                ("sqrtf", (0.0, -1.0, 1e-31, np.inf)),
+                                                ("1.0f / ", (0.0, 1e-40, 1e38))])  # fmt: skip
+@pytest.mark.parametrize("arch", ["sm_90", "sm_120"])
+def test_what_ldmatrix_moves_decides_only_slow_reciprocals_and_roots(
+    function: str, slow: tuple[float, ...], arch: str
+) -> None:
+    """Attentions divide by sums of such values. All was counted on PTX, and there was no estimate."""
+    kernel = compile_kernel(MOVED.replace("FUNCTION", function), "k", arch=arch)
+    ones, out = np.full(32, 3.0, np.float32), np.zeros(32, np.float32)
+    usual = kernel.launch(1, 32, [ones, out]).counters
+    assert not usual.inexact
+    assert kernel.estimate(1, 32, [ones, out], gpu={"sm_90": "h200", "sm_120": "rtx5090"}[arch]).time_us > 0
+    for value in slow:
+        strange = ones.copy()
+        strange[5] = value
+        found = kernel.launch(1, 32, [strange, out]).counters
+        assert "a division takes its slow path" in found.inexact["smsp__inst_executed.sum"], value

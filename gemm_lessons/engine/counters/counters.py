@@ -55,7 +55,7 @@ MOST_UNCOUNTED = 4096  # distinct touches kept in case the machine code cannot b
 BOTH_SIDES = "cp.async with bank conflicts where it reads and where it writes: their order is not known"
 ZEROS = "cp.async that writes zeros and ignores its source, in a form that has hardly been read: 2 of 41,064 too many"
 TILES = "wgmma: the wavefronts of the tiles that it reads are counted as without bank conflicts"
-SLOW_DIVISION = "a division takes its slow path, and which one depends on sums of tensor cores"
+SLOW_DIVISION = "a division takes its slow path, and which one depends on sums of tensor cores or what ldmatrix moves"
 UNKNOWN_GUARD = "sums of tensor cores decide which threads execute"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
 # Counter -> the machine instructions that it counts.

@@ -57,7 +57,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.errors import UnsupportedKernel
 from gemm_lessons.engine.records.facts import Stopped
 from gemm_lessons.engine.semantics import table as semantics
-from gemm_lessons.engine.semantics.division import has_slow_path, takes_slow_path
+from gemm_lessons.engine.semantics.division import SLOW, has_slow_path
 from gemm_lessons.engine.semantics.operation import DTYPES, Plain
 
 Run = Callable[[], object]
@@ -364,12 +364,12 @@ class Binder:
 
         return [*before, self.assign(instruction, target, extended)]
 
-    def _note_slow(self, instruction: Instruction, dividend: Array, divisor: Array) -> Op:
+    def _note_slow(self, instruction: Instruction, *operands: Array) -> Op:
         state, guard = self.state, self.guard(instruction)
 
         def note() -> None:
             if state.counting and not state.slow_division:
-                slow = takes_slow_path(dividend.view(np.uint32), divisor.view(np.uint32))
+                slow = SLOW[instruction.opcode](*(it.view(np.uint32) for it in operands))
                 active = state.active if guard is None else guard()
                 state.slow_division = bool((slow & (state.alive if active is None else active & state.alive)).any())
 

@@ -46,7 +46,7 @@ from gemm_lessons.engine.records import on_first_use
 from gemm_lessons.engine.records.errors import KitError, UnsupportedKernel
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import TensorMap
-from gemm_lessons.engine.sass.divisions import Undecided, shortened, without_slow_paths
+from gemm_lessons.engine.sass.divisions import Undecided, may_be_slow, shortened, without_slow_paths
 from gemm_lessons.engine.sass.flow import SIGNALS, Listing
 from gemm_lessons.engine.sass.lanes import launch_constants
 from gemm_lessons.engine.sass.memory_contents import Store, StoredHere, Unfollowed
@@ -87,7 +87,7 @@ class Code:
     program: Listing | None = None  # the code as ptxas made it
     places: tuple[int, ...] = ()  # of the parameters, from the start of all of them
     key: str | None = None  # of this record on disk (``compiler.derived``)
-    all_fast: bool = False  # the plan holds if no division of float32 takes its slow path
+    all_fast: bool = False  # the plan holds if no division, reciprocal or root of float32 takes its slow path
 
     @cached_property
     def with_full_divisions(self) -> Code:
@@ -177,7 +177,7 @@ def _prepared(compiled: Compiled, key: str | None) -> Code:
         try:
             short = plan(shortened(program))
         except Uncountable as obstacle:
-            if str(obstacle) != SUMS or not any(d.name == "FCHK" for d in program.code):
+            if str(obstacle) not in (SUMS, MOVED) or not may_be_slow(program.code):
                 raise
             short, all_fast = plan(without_slow_paths(shortened(program))), True
         return Code(

@@ -8,7 +8,7 @@ divisor. If the outcome is unknown, ``Undecided`` is raised, and the launch is c
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,8 +22,8 @@ DECIDED = "DIVISION"  # replaces the modifiers of a comparison that reads divide
 KEPT_ABOVE = 1.469367938527859385e-39  # the float32 with the bits of the upper half of 2**-1022
 # Biased exponents of float64 between which no step of a division over- or underflows and the quotient is normal.
 LEAST, MOST = 1023 - 400, 1023 + 400
-# Labels of functions that ptxas adds, and of those that finish a division of float32.
-FUNCTION, SLOW_PATH = "$__internal", "div_rn_noftz_f32_slowpath"
+# Labels of functions that ptxas adds, and of those that finish a division, reciprocal or square root of float32.
+FUNCTION, SLOW_PATHS = "$__internal", ("div_rn_noftz_f32_slowpath", "rcp_rn_f32_slowpath", "sqrt_rn_f32_slowpath")
 SIZE = np.uint64((1 << 63) - 1)
 FRACTION_BITS = np.uint64(52)
 JUMPS = frozenset("BRA BRX JMP EXIT RET CALL BSYNC BREAK BAR WARPSYNC KILL".split())
@@ -49,22 +49,43 @@ def shortened(program: Listing) -> Listing:
     return Listing(tuple(code), program.labels)
 
 
+def _is_slow(label: str) -> bool:
+    return any(name in label for name in SLOW_PATHS)
+
+
+def may_be_slow(code: Sequence[Decoded]) -> bool:
+    """Return whether the code has a division, reciprocal or square root of float32 with a slow path."""
+    return any(d.name == "CALL" and _is_slow(d.text) for d in code)
+
+
 def without_slow_paths(program: Listing) -> Listing:
-    """Return the code with divisions of float32 that never take their slow path: FCHK is false, its function empty."""
+    """Return the code whose divisions, reciprocals and square roots of float32 never take their slow path: FCHK is
+    false, a branch around the call is always taken, and the function is empty."""
     code = list(program.code)
     functions = sorted({index for name, index in program.labels.items() if name.startswith(FUNCTION)})
-    slow = [index for name, index in program.labels.items() if SLOW_PATH in name]
+    slow = [index for name, index in program.labels.items() if _is_slow(name)]
     ends = [next((other for other in functions if other > first), len(code)) for first in slow]
+    around = {_branch_before(code, d.index) for d in code if d.name == "CALL" and _is_slow(d.text)}
     for d in program.code:
         if d.name == "FCHK":
             opcode = "ISETP.NE.AND"
             text = d.text.replace(d.source.opcode, opcode).partition(",")[0] + ", PT, RZ, RZ, PT"
+        elif d.index in around:
+            opcode, text = d.source.opcode, d.text.partition(" ")[2]
         elif any(first <= d.index < end for first, end in zip(slow, ends, strict=True)):
             opcode = text = "EXIT"
         else:
             continue
         code[d.index] = decode(d.index, replace(d.source, opcode=opcode, text=text))
     return Listing(tuple(code), program.labels)
+
+
+def _branch_before(code: Sequence[Decoded], call: int) -> int:
+    """Return the branch around a call of a slow path: the last one before it, with a guard."""
+    found = next(index for index in range(call - 1, -1, -1) if code[index].name in JUMPS)
+    if code[found].name != "BRA" or code[found].guard is None or not code[found].text.startswith("@"):
+        raise Uncountable(f"no branch around {code[call].text}")
+    return found
 
 
 def decide(s: Sources) -> Compute:

@@ -29,7 +29,7 @@ from gemm_lessons.engine.records.arrays import Array
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.records.launch import Argument, Grid, TensorMap, buffers_of
 from gemm_lessons.engine.sass import Code, prepare, registers
-from gemm_lessons.engine.sass.divisions import Undecided
+from gemm_lessons.engine.sass.divisions import Undecided, may_be_slow
 from gemm_lessons.engine.sass.flow import SIGNALS, TEXTURE, TO_OTHERS, dimensions
 from gemm_lessons.engine.sass.lanes import SHARED_WINDOW, Geometry, launch_constants
 from gemm_lessons.engine.sass.long_loops import cut
@@ -299,7 +299,7 @@ class Traceable:
         except Undecided:
             return follow(replace(launch, plan=self._full_divisions))
         except Uncountable as reason:
-            if any(d.name == "FCHK" for d in self.instructions):
+            if may_be_slow(self.instructions):
                 try:
                     return follow(replace(launch, plan=self.code.with_fast_divisions))
                 except StoredHere:

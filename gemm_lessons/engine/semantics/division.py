@@ -9,7 +9,7 @@ the ends of the range. Only ``rsqrt.approx.f64`` is near, within a unit in the l
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def _quotient(mode: Mode) -> Function:
 
 def has_slow_path(opcode: str, modifiers: Sequence[str]) -> bool:
     """Return whether machine code checks the operands of an instruction, and computes some results by a function."""
-    return opcode == "div" and {"rn", "f32"} <= {*modifiers}
+    return opcode in SLOW and {"rn", "f32"} <= {*modifiers}
 
 
 def takes_slow_path(dividend: Array, divisor: Array) -> Array:
@@ -44,6 +44,21 @@ def takes_slow_path(dividend: Array, divisor: Array) -> Array:
     a, b = (((bits >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int32) for bits in (dividend, divisor))
     slow: Array = (a <= 24) | (a == 255) | (b <= 1) | (b >= 252) | (a - b >= 127) | (b - a >= 125)
     return slow
+
+
+def _is_slow_reciprocal(bits: Array) -> Array:
+    exponent = (bits >> np.uint32(23)) & np.uint32(0xFF)
+    slow: Array = (exponent == 0) | (exponent >= 253)
+    return slow
+
+
+def _is_slow_root(bits: Array) -> Array:
+    slow: Array = (bits < np.uint32(0x0D000000)) | (bits > np.uint32(0x7F7FFFFF))  # also below 0
+    return slow
+
+
+# As ptxas compares the bits before it calls a function.
+SLOW: Mapping[str, Callable[..., Array]] = {"div": takes_slow_path, "rcp": _is_slow_reciprocal, "sqrt": _is_slow_root}
 
 
 def _root(mode: Mode) -> Function:
