@@ -223,7 +223,7 @@ def compared(
 LESSONS = {"wgmma": "h200_hopper.json", "roles": "h200_roles.json", "persistent": "h200_persistent.json"}
 
 
-def lessons() -> Iterator[tuple[str, int, float, float]]:
+def lessons(sizes: Sequence[int] = SIZES[1:]) -> Iterator[tuple[str, int, float, float]]:
     """Yield TFLOP/s of the lessons with ``wgmma``, estimated and measured: name, size, both."""
     from gemm_lessons.course.folder import packaged_course
     from gemm_lessons.engine.estimate.chip import LAUNCH_US, NEXT_US
@@ -235,7 +235,7 @@ def lessons() -> Iterator[tuple[str, int, float, float]]:
     for name, file in LESSONS.items():
         rows = json.loads((MEASURED / file).read_text())["rows"]
         times = {row["size"]: row["warm"]["median_us"] for row in rows if row["kernel"] == name}
-        for size in SIZES[1:]:
+        for size in sizes:
             shape = Shape(size, size, size)
             found = course.lesson(name).at(shape)
             estimator = estimator_of(found, [kernel.Kernel.solution(found).compiled()], GPUS["h200"], shape)

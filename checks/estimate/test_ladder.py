@@ -91,8 +91,11 @@ def test_one_launch_after_a_pause() -> None:
 
 
 @pytest.mark.slow
-def test_lessons_to_which_nothing_was_fitted() -> None:
-    assert max(abs(guess / truth - 1) for _, _, guess, truth in lessons()) <= 0.10
+@pytest.mark.parametrize("sizes", [SIZES[2:3], pytest.param(SIZES[1:], marks=pytest.mark.long)], ids=["4096", "all"])
+def test_lessons_to_which_nothing_was_fitted(sizes: tuple[int, ...]) -> None:
+    found = list(lessons(sizes))
+    assert len(found) == 3 * len(sizes)
+    assert max(abs(guess / truth - 1) for _, _, guess, truth in found) <= 0.10
 
 
 def test_each_role_executes_its_own_code() -> None:

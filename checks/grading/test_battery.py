@@ -24,14 +24,13 @@ SAMPLE = (  # of several classes and lessons, those that are judged within ten s
     "coalesced/swapped_parameters",
     "block_tile/named_barriers",
     "thread_tile/cluster_of_three",
-    "coalesced/text_in_a_comment",
 )
 SELDOM = (
     *(f"{lesson}/shuffled_floats" for lesson in ("vector_loads", "bank_conflicts", "warp_tile")),
     "double_buffer/generic_loads_hide",
     "two_warps/one_warp_fetches",
     *(f"{lesson}/knows_the_counting_shape" for lesson in ("block_tile", "vector_loads")),  # test_hidden.py has both
-    "bank_conflicts/text_in_a_comment",
+    *(f"{lesson}/text_in_a_comment" for lesson in ("coalesced", "bank_conflicts")),  # test_assembly.py has the text
     "coalesced/hides_from_the_counters",  # test_unjudged.py has it with every change
 )
 FIRST = ("naive/three_behind_eights",)  # without the slow tests, too
