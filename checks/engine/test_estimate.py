@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -265,7 +266,12 @@ READ = json.loads((READINGS / "traffic_h200.json").read_text())["us"]
 ROWS = {label: us for label, us in READ.items() if label.startswith("row_") and "528" not in label}
 
 
-@pytest.mark.parametrize("label", ROWS)
+def half_of(labels: Iterable[str]) -> list[Any]:
+    """Readings of one rule, the first and the last of each four; the others with the long tests."""
+    return [pytest.param(it, marks=[pytest.mark.long] * (number % 4 in (1, 2))) for number, it in enumerate(labels)]
+
+
+@pytest.mark.parametrize("label", half_of(ROWS))
 def test_threads_that_own_rows(label: str) -> None:
     """Their loads meet in L1's banks unless the rows are padded, and wait for stores of parts of sectors."""
     name, *numbers = re.findall(r"row_\w+|\d+", label)
@@ -279,7 +285,7 @@ def test_threads_that_own_rows(label: str) -> None:
 ADDS = json.loads((READINGS / "adds_h200.json").read_text())["us"]
 
 
-@pytest.mark.parametrize("label", [label for label in ADDS if re.search(r" (1 x \d+|4 x 32)$", label)])
+@pytest.mark.parametrize("label", half_of(label for label in ADDS if re.search(r" (1 x \d+|4 x 32)$", label)))
 def test_atomics_meet_in_slices_and_sectors(label: str) -> None:
     """A round for each lane at one address, and a sum of floats in a sector waits for the one before."""
     kind, *middle, of = label.split(", ")
