@@ -233,6 +233,7 @@ def read_sheet(path: Path) -> GpuSpec:
     chip = FigureFile(path, every.kinds, CHIP_KEYS)
     name, arch = chip.string((), chip.raw, "name"), chip.string((), chip.raw, "architecture")
     files = [every, _architecture(chip, arch, every.kinds), chip]
+    _contradict_nothing_published(files[1], chip)
 
     whole, assumed = fields_from(GpuSpec, [chip], "chip", CHIP)
     one, of_one = fields_from(GpuSpec, files, "multiprocessor", MULTIPROCESSOR, {"shared_reserved_per_block"})
@@ -282,6 +283,20 @@ def _architecture(chip: FigureFile, arch: str, shared: Mapping[str, str]) -> Fig
     return found
 
 
+def _contradict_nothing_published(architecture: FigureFile, chip: FigureFile) -> None:
+    """Raise ``SheetError`` for a figure that NVIDIA publishes for all chips of an architecture, with another value."""
+    for table in ("multiprocessor", "clocks"):
+        theirs = architecture.figures(table)
+        for name, it in chip.figures(table).items():
+            known = theirs.get(name)
+            if known is not None and known.kind == "published" and known.value != it.value:
+                raise chip.wrong(
+                    (table, name),
+                    f"is {it.value!r}, but NVIDIA publishes {known.value!r} for all chips of {architecture.path.stem}; "
+                    f"if that is wrong, write a file {architecture.path.name} beside this one",
+                )
+
+
 def _power(chip: FigureFile) -> Power | None:
     if "power" not in chip.raw:
         return None
@@ -311,6 +326,7 @@ def _driver(chip: FigureFile) -> str:
 
 def _check(chip: FigureFile, spec: GpuSpec) -> None:
     """Raise ``SheetError`` for figures that contradict each other, as a wrong unit does."""
+    pipes = pipes_of(spec)
     doubts: Sequence[tuple[bool, tuple[str, str], str]] = (
         (spec.sms > MOST_SMS, ("chip", "sms"), "counts multiprocessors, not their lanes, like 84"),
         (spec.clock_hz > MOST_HZ, ("chip", "clock_ghz"), "is in GHz, like 1.695"),
@@ -322,6 +338,11 @@ def _check(chip: FigureFile, spec: GpuSpec) -> None:
             spec.shared_bytes_per_block > spec.shared_bytes_per_sm,
             ("multiprocessor", "shared_kib_per_block"),
             "must be at most shared_kib_per_sm",
+        ),
+        (
+            pipes.products.f64 > 2 * WARP / pipes.fp64,
+            ("tensor", "f64"),
+            f"is more than twice the fp64 units' {WARP / pipes.fp64:g}, which no chip has",
         ),
         (spec.lanes_per_sm % spec.schedulers > 0, ("multiprocessor", "lanes_per_sm"), "must divide by schedulers"),
     )

@@ -78,7 +78,7 @@ class TomlFile:
                 from gemm_lessons.engine.records.words import closest  # imported late: only for mistakes
 
                 hint = closest(key, keys)
-                raise self.wrong((*where, key), f"unknown key{f'; did you mean {hint}?' if hint else ''} "
+                raise self.wrong((*where, key), f"unknown key{f'; did you mean {hint}?' if hint else '.'} "
                                                 f"Known: {', '.join(keys)}")  # fmt: skip
 
     def wrong(self, where: Where, message: str) -> Exception:
