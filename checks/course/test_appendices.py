@@ -15,12 +15,16 @@ from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.course.text import BLOCK
 
 COURSE = packaged_course()
-each_appendix = pytest.mark.parametrize(
-    "path", sorted(COURSE.lessons_dir.glob("*_*/APPENDIX.md")), ids=lambda path: path.parent.name
+PATHS = sorted(COURSE.lessons_dir.glob("*_*/APPENDIX.md"))
+each_appendix = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.parent.name)
+
+
+SELDOM = ("23_two_warps", "26_beat_cublas")  # as the numbers of their texts: each takes as long as all others
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(it, id=it.parent.name, marks=[pytest.mark.long] * (it.parent.name in SELDOM)) for it in PATHS]
 )
-
-
-@each_appendix
 def test_numbers_are_what_their_source_gives(path: Path) -> None:
     text = path.read_text()
     assert text == Numbers(COURSE).rewritten(text)

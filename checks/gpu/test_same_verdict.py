@@ -37,7 +37,7 @@ def run(lesson: str, path: Path, device: Device, shape: Shape | None = None) -> 
     return run_lesson(request).kernel
 
 
-@pytest.mark.parametrize("lesson", ["block_tile", pytest.param("thread_tile", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lesson", ["block_tile", pytest.param("thread_tile", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", DEFECTS)
 def test_the_simulator_decides(fake_cupy: pytest.MonkeyPatch, tmp_path: Path, lesson: str, name: str) -> None:
     source = any_course().lesson(lesson).solution_path.read_text()
