@@ -155,6 +155,29 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "a.cu"), str(tmp_path / "b.cu")]
 
 
+CHAIN = """extern "C" __global__ void follow(const int *next, int *out)
+{
+    __shared__ int room[ROOM];
+    int at = blockIdx.x * 256 + threadIdx.x;
+    for (int i = 0; i < 16; i++)
+        at = next[at];
+    room[threadIdx.x] = at;
+    __syncthreads();
+    out[blockIdx.x * 256 + threadIdx.x] = room[threadIdx.x ^ 1];
+}
+"""
+
+
+def test_fewer_warps_are_told(tmp_path: Path) -> None:
+    """More of the waiting shows, and no line says that shared memory is why."""
+    for name, room in (("a.cu", "256"), ("b.cu", "12000")):
+        (tmp_path / name).write_text(CHAIN.replace("ROOM", room))
+    launch = ["--grid", "2048", "--block", "256", "--args", "next=zeros i32[524288], out=out i32[524288]"]
+    told = " ".join(run(["compare", str(tmp_path / "a.cu"), str(tmp_path / "b.cu"), *launch]).stdout.split())
+    assert "Warps that fit on a multiprocessor: 64 of the first, limited by warps" in told
+    assert "32 of the second, limited by shared memory." in told
+
+
 def test_two_files(files: list[str]) -> None:
     launch = ["--grid", "32,32", "--block", "32,8", "--args", SQUARE]
     told = run(["compare", *files, *launch])
@@ -162,6 +185,7 @@ def test_two_files(files: list[str]) -> None:
     assert "more than the first" in told.stdout
     assert "bank conflicts" in told.stdout.splitlines()[1]
     assert "second: line 11 (100%)" in told.stdout
+    assert "Warps that fit" not in told.stdout, "equally many"
     found = json.loads(run(["compare", *files, *launch, "--json"]).stdout)
     assert found["schema"] == "gemm-lessons/compare/1"
     assert sum(it["time_us"] for it in found["causes"]) == pytest.approx(found["difference_us"])

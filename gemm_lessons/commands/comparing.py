@@ -12,6 +12,7 @@ from gemm_lessons.course import Gate, Lesson
 from gemm_lessons.devices import Tell, told_to
 from gemm_lessons.engine import GpuSpec, NotEstimated
 from gemm_lessons.engine.estimate import CAUSES, Cause, LineShare
+from gemm_lessons.engine.hardware import Occupancy
 from gemm_lessons.engine.inspection import InspectRequest, explain
 from gemm_lessons.engine.records import COUNTED, TABLED, dataclass, picked
 from gemm_lessons.gemm import Shape
@@ -89,13 +90,15 @@ def _value(kernel: KernelPlan, row: Row, gate: Gate) -> float | None:
 
 @dataclass(frozen=True)
 class Explained:
-    """One kernel: its estimated time, split into causes, and the lines of each. ``shares`` add up to the time."""
+    """One kernel: its estimated time, split into causes, and the lines of each. ``shares`` add up to the time. ``fit``:
+    its blocks on a multiprocessor, for launches that are no lesson's."""
 
     path: str
     source: str
     time_us: float
     shares: Mapping[Cause, float]
     lines: Mapping[Cause, tuple[LineShare, ...]] = field(default_factory=dict)
+    fit: Occupancy | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ def of_launches(first: InspectRequest, second: InspectRequest) -> Difference | s
             it = explain(request)
         except NotEstimated as why:
             return f"{request.path}: {why}"
-        found.append(Explained(request.path, request.source, it.estimate.time_us, it.shares, it.lines))
+        found.append(Explained(request.path, request.source, it.estimate.time_us, it.shares, it.lines, it.fit))
     return Difference(found[0], found[1], first.gpu.name, first.gpu.basis)
 
 

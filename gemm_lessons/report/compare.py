@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gemm_lessons.commands import Comparison, Cost, Difference, Pair
 from gemm_lessons.engine.estimate import Cause
+from gemm_lessons.engine.hardware import Occupancy
 from gemm_lessons.report.console import headed_table, numbers, plain_table, show_parts
 from gemm_lessons.report.course import diff_lines
 from gemm_lessons.report.table import VERDICTS, duration, tera
@@ -70,7 +71,16 @@ def difference_parts(why: Difference | str) -> list[RenderableType]:
         made.add_row(f"  {CAUSES[cost.cause]}", _signed(cost.time_us), f"{cost.time_us / more:.0%}", _lines(why, cost))
     if rest:
         made.add_row("  rest", _signed(rest), f"{rest / more:.0%}", "")
-    return [Text(head), made, Text("")]
+    return [Text(head), made, *_occupancy(first.fit, second.fit), Text("")]
+
+
+def _occupancy(first: Occupancy | None, second: Occupancy | None) -> list[Text]:
+    """Return a sentence where the two have different numbers of warps, which changes how much is waited for."""
+    if first is None or second is None or first.warps == second.warps:
+        return []
+    which = ("the first", first), ("the second", second)
+    parts = [f"{it.warps} of {name}, limited by {it.limiter}" for name, it in which]
+    return [Text(f"Warps that fit on a multiprocessor: {'; '.join(parts)}.")]
 
 
 def _signed(time_us: float) -> str:

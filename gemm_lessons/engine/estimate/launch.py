@@ -295,6 +295,7 @@ class ExplainedLaunch:
     estimate: LaunchEstimate
     shares: Mapping[Cause, float]
     lines: Mapping[Cause, tuple[LineShare, ...]]
+    fit: Occupancy
 
 
 def explain_launch(launch: PreparedLaunch) -> ExplainedLaunch:
@@ -308,7 +309,7 @@ def explain_launch(launch: PreparedLaunch) -> ExplainedLaunch:
     def at(gpu: GpuSpec) -> LaunchEstimate:
         return _replay(launch, gpu)
 
-    return ExplainedLaunch(at(gpu), shares(at, gpu, balance, heats=heats, spills=spills), lines)
+    return ExplainedLaunch(at(gpu), shares(at, gpu, balance, heats=heats, spills=spills), lines, launch.fit)
 
 
 def _of_multiprocessor(
