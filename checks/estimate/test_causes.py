@@ -132,9 +132,8 @@ def test_a_kernel_is_not_slower_than_itself(source: str, gpu: str) -> None:
 
 def test_blocks_that_do_not_fill_the_last_wave() -> None:
     """One block more than multiprocessors: the second wave has one."""
-    args, block = LINE.format(4), (1024, 1, 1)
-    small = InspectRequest(SUM, "a.cu", "sums", Grid((264, 1, 1), block), args)
-    large = InspectRequest(SUM, "b.cu", "sums", Grid((265, 1, 1), block), args.replace("135168", "271360"))
+    args, block = LINE.replace("135168", "271360").format(4), (1024, 1, 1)
+    small, large = (InspectRequest(SUM, f"{n}.cu", "sums", Grid((n, 1, 1), block), args) for n in (264, 265))
     found = of_launches(small, large)
     assert isinstance(found, Difference)
     assert found.costs[0].cause == "waves"

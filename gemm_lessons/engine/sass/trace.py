@@ -335,9 +335,11 @@ class _Launch:
     arguments: Sequence[Argument]
     memory: Callable[[], GlobalMemory]
 
-    def trace(self, geometry: Geometry, most: int | None, only_boxes: bool = False) -> Trace:
-        """Trace the blocks of ``geometry``."""
-        return self._of(self._run(_BoxRecorder if only_boxes else _Recorder, geometry, most=most))
+    def trace(
+        self, geometry: Geometry, most: int | None, only_boxes: bool = False, bounds: MemoryBounds | None = None
+    ) -> Trace:
+        """Trace the blocks of ``geometry``; ``bounds``: they must not leave these."""
+        return self._of(self._run(_BoxRecorder if only_boxes else _Recorder, geometry, most=most, bounds=bounds))
 
     @property
     def _bounds(self) -> MemoryBounds:
@@ -358,7 +360,7 @@ class _Launch:
             first = max(min(first, (grid.blocks // blocks - 1) * blocks), 0)
         geometry = Geometry(grid, first, min(blocks, grid.blocks - first))
         try:
-            trace = self._of(launch._run(_Recorder, geometry, most=most, bounds=launch._bounds))
+            trace = launch.trace(geometry, most, False, launch._bounds)
             return SampledTrace(trace, None, 0.0, *_work(outline, geometry, sum(map(len, trace.warps))), first)
         except TooLong:
             whole = launch._run(_Outline, geometry)
