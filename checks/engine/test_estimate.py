@@ -22,7 +22,7 @@ from gemm_lessons import engine
 from gemm_lessons.course.folder import packaged_course
 from gemm_lessons.engine.estimate import launch as estimating
 from gemm_lessons.engine.estimate import timeline
-from gemm_lessons.engine.estimate.chip import LAUNCH_US
+from gemm_lessons.engine.estimate.chip import BETWEEN_US, LAUNCH_US
 from gemm_lessons.engine.estimate.launch import BLOCK_US, PreparedLaunch, estimate_launch
 from gemm_lessons.engine.estimate.timeline import play
 from gemm_lessons.engine.estimate.traffic import BOTH, FLOATS, READS, WRITES
@@ -280,6 +280,59 @@ def test_threads_that_own_rows(label: str) -> None:
     own = np.zeros(blocks * threads * floats, np.float32)
     x, y = (own, own[:8]) if name == "row_loads" else (own[:512], own.copy())
     assert kernel.estimate(blocks, threads, [floats, x, y]).time_us == pytest.approx(ROWS[label], rel=0.2)
+
+
+FEW = json.loads((READINGS / "few_h200.json").read_text())["read"]
+ACCESSES = {
+    "load16": ("float4", 0, 16),
+    "store16": ("float4", 1, 16),
+    "store 4 of 128": ("float", 1, 128),
+    "red 4 of 32": ("int", 2, 32),
+}
+
+
+def few(kernel: str) -> engine.CompiledKernel:
+    return engine.compile((READINGS / "few.cu").read_text().partition("char *data;")[0], kernel)
+
+
+@pytest.mark.parametrize("blocks", [1, 8, 48, 132])
+@pytest.mark.parametrize("name", ACCESSES)
+def test_few_multiprocessors_share_l2(name: str, blocks: int) -> None:
+    """Each has its own port to L2; where more work, they have less than that."""
+    kind, effect, stride = ACCESSES[name]
+    turns, own = max(32, (1 << 21) // (32 * stride * 32)), 256 << 10
+    data, took = np.zeros(blocks * own, np.int8), np.zeros(132, np.int64)
+    estimate = few(f"few<{kind}, {effect}, {stride}>").estimate(
+        blocks, 1024, [data, took, own, own, turns], dynamic_shared=160 << 10
+    )
+    clocks = estimate.parts["latency"] * H200.clock_hz / 1e6 / turns / 32
+    assert clocks == pytest.approx(FEW[f"{name}, L2, {blocks} blocks"], rel=0.2)
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(24, 12), (36, 12), (16, 2), (64, 2), (36, 132)])
+def test_few_blocks_have_one_side_of_l2(size: int, blocks: int) -> None:
+    pitch = 256 * blocks
+    count = (size << 18) // pitch
+    data, sums = np.zeros(count * pitch, np.float32), np.zeros(pitch, np.float32)
+    us = few("rows").estimate(blocks, 256, [data, count, pitch, sums]).time_us - LAUNCH_US
+    assert us == pytest.approx(FEW[f"rows, {size} MB, {blocks} blocks"] * count / 1e3, rel=0.25)
+
+
+SCATTERED = json.loads((READINGS / "scatter_h200.json").read_text())["us"]
+WAYS = {"back": ("BACK", 1), "part": ("PART", 4), "near": ("NEAR", 4), "read": ("READ", 1), "copy": ("COPY", 1)}
+
+
+@pytest.mark.parametrize("label", [f"{way} 8, {size} MB" for way in WAYS for size in (32, 64)])
+def test_dram_completes_scattered_sectors(label: str) -> None:
+    """Where L2 lets sectors go before all of them is stored, DRAM reads the rest, and a place of its own for each."""
+    way, size = label.partition(" ")[0], int(label.split()[2])
+    source = (READINGS / "scatter.cu").read_text().partition("char *to")[0]
+    name, each = WAYS[way]
+    count = (size << 20) // 8 // each
+    out, given = (np.zeros(size << 17, np.dtype("f4,f4")) for _ in range(2))
+    kernel = engine.compile(source, f"go<float2, {name}>")
+    us = kernel.estimate(count // 256, 256, [out, given, count.bit_length() - 1]).time_us - LAUNCH_US
+    assert us + BETWEEN_US == pytest.approx(SCATTERED[label], rel=0.3)
 
 
 ADDS = json.loads((READINGS / "adds_h200.json").read_text())["us"]

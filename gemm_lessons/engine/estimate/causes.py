@@ -109,6 +109,7 @@ def shares(
     near = replace(cold, dram_bytes_per_s=math.inf, pipes=replace(pipes, far=pipes.l2, dram=pipes.dram if far else 0.0))
     pipes = replace(near.pipes or pipes, box_sector=0.0, box_ns=0.0)
     pipes = replace(pipes, stored_line_ns=0.0, stored_sector_ns=0.0, stored_part_ns=0.0)
+    pipes = replace(pipes, port=0.0, port_dram=0.0, port_stored=0.0)
     free = replace(near, l2_bytes_per_s=math.inf, pipes=pipes)
     even = replace(free, pipes=replace(pipes, conflicts=False))
     close = replace(even, pipes=replace(even.pipes or pipes, alone=0.0, dram=0.0)) if far else even

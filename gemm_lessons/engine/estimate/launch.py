@@ -34,6 +34,7 @@ from gemm_lessons.engine.estimate.chip import (
     at_power_limit,
     at_work,
     limiter_of,
+    with_few,
 )
 from gemm_lessons.engine.estimate.items import grouped_columns, unknown_units
 from gemm_lessons.engine.estimate.recording import Recording, record
@@ -245,7 +246,7 @@ def _replay(launch: PreparedLaunch, gpu: GpuSpec) -> LaunchEstimate:
     with launch.as_not_estimated():
         trace = sampled.long
         executed = {trace.code[index].name for warp in trace.warps for index, _ in warp}
-        gpu = at_work(gpu, grid.blocks, any(name in executed for name in HEATING))
+        gpu = with_few(at_work(gpu, grid.blocks, any(name in executed for name in HEATING)), grid.blocks)
         shared = (compiled.resources.shared_bytes + grid.dynamic_shared + gpu.shared_reserved_per_block) * resident
 
         def units(gpu: GpuSpec) -> tuple[dict[str, float], str, LaunchBytes]:

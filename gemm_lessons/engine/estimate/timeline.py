@@ -256,7 +256,9 @@ class Multiprocessor:
         self.box_asked = asked * self.pipes.box_ns * gpu.clock_hz / 1e9  # clocks of L2 for a sector of a box
         # Clocks of a load that misses L1.
         self.missed = max(self.pipes.alone, self.pipes.l2) if loads_from_dram else self.pipes.l2
-        self.per_sector = SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz)
+        share = levels.working if levels is not None else 1.0  # of L2 that others do not take
+        self.per_sector = max(SECTOR / (gpu.l2_bytes_per_s / gpu.sms / gpu.clock_hz), self.pipes.port)
+        self.line_clocks, self.atomic_round = LINE_CLOCKS * share, ATOMIC_ROUND * share
         stored = self.pipes.stored_line_ns, self.pipes.stored_sector_ns, self.pipes.stored_part_ns
         self.stored_line, self.stored_sector, self.stored_part = (ns * gpu.clock_hz / 1e9 for ns in stored)
         self.stored_sector = self.stored_sector or self.per_sector
@@ -622,7 +624,7 @@ class Multiprocessor:
         own = touch.partial and 2 * touch.passes > len(touch.sectors)
         if touch.atomic:
             rounds = sum(touch.rounds)
-            taken = ATOMIC_ROUND * rounds
+            taken = max(self.atomic_round * rounds, self.pipes.port_stored * (rounds + touch.passes))
             if self.levels is not None:
                 busiest = self.levels.atomic.get(touch.sectors[0] // SLOT, 0.0)
                 self.atomics = max(self.atomics, start) + busiest * rounds
@@ -738,7 +740,7 @@ class Multiprocessor:
         if self.partly > start:
             done = max(done, self.partly + BEHIND)
         if self.levels is not None and not touch.past:
-            self.port = max(self.port, start) + LINE_CLOCKS * self._absent(touch)
+            self.port = max(self.port, start) + self.line_clocks * self._absent(touch)
         if touch.past:  # L2 is asked once for each wavefront that is written, but not for more sectors than lanes
             asked = (touch.written if self.pipes.conflicts else touch.even) * SECTORS / len(touch.sectors)
             taken *= self.pipes.past * min(max(1.0, asked), LANES)

@@ -26,7 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gemm_lessons.engine.costs.banks import SECTOR, WARP
-from gemm_lessons.engine.hardware.sheets import KIB, GpuSpec
+from gemm_lessons.engine.estimate.chip import share_of_l2
+from gemm_lessons.engine.hardware.sheets import KIB, GpuSpec, pipes_of
 from gemm_lessons.engine.machine.memory import ALLOCATION_SPACING, GlobalMemory
 from gemm_lessons.engine.records.frozen import dataclass
 from gemm_lessons.engine.sass.reach import SLOT, Sharing, adds_floats, slices, slices_of
@@ -40,9 +41,18 @@ STORED, LATER = 0.5, 0.4
 HELD, MUCH, GONE = 0.98, (1.02, 0.6), 1.2
 # L1 has dropped the oldest part of local memory when a thread comes back to it: more than does not fit.
 OLDEST = 1.3
+# Few blocks (few_h200.json): which share of them is on one side of L2, by their number over the multiprocessors', and
+# which lines miss there, by what they touch over its size.
+SIDES = (0.06, 0.09, 0.18, 0.36, 1.0), (1.0, 0.83, 0.75, 0.68, 0.5)
+ONE_SIDE = (1.0, 1.07, 1.2, 1.3, 1.45, 1.6), (0.0, 0.03, 0.09, 0.18, 0.6, 1.0)
 READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many writes, writes alone
 # A sector from DRAM waits for so much of DRAM's work on those in flight, twice that of writes (streams_h200.json).
 LOADED = 0.4
+# A sector that has no other one near it costs DRAM so many bytes more (scatter_h200.json): read, with the other half of
+# 64 bytes, and stored in part, with the other part fetched first.
+HALVES, LONELY, MENDED = 2, 53.0, 206.0
+# Which sectors that are stored in part leave L2 before the rest is, by what is kept there over its size.
+UNFINISHED = (1.0, 1.9, 3.8), (0.0, 0.83, 1.0)
 # Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector.
 ROUND, FLOATS = 1.4, 3.5
 
@@ -53,7 +63,8 @@ class Levels(NamedTuple):
     ``l1_lines``: capacity of L1. ``far``: of each buffer, by its slot, the share of sectors first asked for that come
     from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what is written meanwhile;
     ``loaded``: clocks that one waits for each other one in flight. ``atomic``: clocks of the buffer's busiest slice of
-    L2 for each round of a multiprocessor's atomics.
+    L2 for each round of a multiprocessor's atomics. ``working``: what few blocks
+    divide among them (``share_of_l2``).
     """
 
     l1_lines: int
@@ -61,6 +72,7 @@ class Levels(NamedTuple):
     dram_sector: float
     loaded: float
     atomic: Mapping[int, float]
+    working: float
 
 
 class LaunchBytes(NamedTuple):
@@ -123,6 +135,12 @@ def levels_of(
             each = max(each, far.each(quantity, slot))
         return max(min(each * scale * traced * far.alone(quantity, slot), size), all_traced)
 
+    def later(quantity: str, slot: int, within: float) -> float:
+        """Return how much of a buffer blocks touch, with what others of them touch that are next to each other once."""
+        assert far is not None
+        each = max(far.each(quantity, slot) if far.whole else 0.0, whole(f"{quantity} by each", slot) / traced)
+        return each * scale * traced * far.alone(quantity, slot, within)
+
     buffers: dict[int, BufferUse] = {}
     atomic: dict[int, float] = {}
     for allocation in memory.allocations:
@@ -141,18 +159,47 @@ def levels_of(
     written = sum(it.written for it in buffers.values())
     touched = sum(it.touched for it in buffers.values()) + boxes
     missed = missed_by_l2(touched * SECTOR, written * SECTOR, gpu)
-    rate = dram_rate(read, written, gpu)
-    dram = (read + written) * missed * SECTOR
-    sector, writes = SECTOR / (rate / gpu.sms / gpu.clock_hz), written / read if read else 0.0
+    if pipes_of(gpu).sides:
+        missed = max(missed, missed_by_sides(blocks, touched * SECTOR, gpu))
+    fetched, stored, lonely = read, written, 0.0  # sectors, and bytes, if L2 holds nothing
+    visited = {slot: it.read for slot, it in buffers.items()}
+    if far is not None and missed:
+        together = traced * gpu.sms  # blocks that run at once
+        each = sum(
+            factor * later(name, slot, together) * SECTOR / blocks
+            for name, factor in (("read", 1), ("written", 1 + STORED))
+            for slot in buffers
+        )
+        near = max(together, HELD * gpu.l2_bytes / max(each, 1.0))  # blocks that find in L2 what others touched
+        kept = written + sum(far.scattered("read", slot, near) * it.read for slot, it in buffers.items())
+        mended = float(np.interp((kept + STORED * written) * SECTOR / gpu.l2_bytes, *UNFINISHED)) / missed
+        for slot, it in buffers.items():
+            scattered = far.scattered("read", slot, near)
+            again = max(far.alone("read", slot, near) / far.alone("read", slot), 1.0)
+            visited[slot] = it.read * again
+            visited[slot] += scattered * max(later("read", slot, near) - visited[slot], 0.0)
+            alone = scattered * visited[slot]
+            parts = far.parts(slot, near) * later("written", slot, near) * mended
+            fetched += visited[slot] - it.read + (HALVES - 1) * alone + parts
+            stored += max(parts - it.written, 0.0)
+            lonely += LONELY * alone + MENDED * far.scattered("parts", slot, near) * parts
+    rate = dram_rate(fetched, stored, gpu)
+    dram = (fetched + stored) * missed * SECTOR
+    seconds = dram / rate + lonely * missed / gpu.dram_bytes_per_s
+    working = share_of_l2(blocks, gpu)
+    sector = seconds / missed / (sum(visited.values()) + boxes) if missed and read else 0.0
+    sector *= gpu.sms * gpu.clock_hz
+    writes = stored / fetched if fetched else 0.0
     levels = Levels(
         l1_bytes(resident_shared, gpu) // (SECTOR * LINE_SECTORS),
-        {slot: missed * min(it.read / it.asked, 1.0) for slot, it in buffers.items() if it.asked},
-        sector * (1 + writes),
-        LOADED * sector * (1 + 2 * writes),
+        {slot: missed * min(visited[slot] / it.asked, 1.0) for slot, it in buffers.items() if it.asked},
+        max(sector * working, pipes_of(gpu).port_dram),
+        LOADED * sector * (1 + 2 * writes) / (1 + writes),
         atomic,
+        working,
     )
     moved = (whole("read by each") + whole("delivered") + whole("stored")) * scale * SECTOR
-    return levels, LaunchBytes(moved, dram, dram / rate)
+    return levels, LaunchBytes(moved, dram, seconds)
 
 
 def l1_bytes(resident_shared: int, gpu: GpuSpec) -> int:
@@ -172,6 +219,13 @@ def missed_by_l2(touched: float, written: float, gpu: GpuSpec) -> float:
     """Return the share of accesses that miss in L2 what was there before ``touched`` bytes, ``written`` of them."""
     gone = GONE + LATER * written / max(touched, 1.0)
     return float(np.interp((touched + STORED * written) / gpu.l2_bytes, (HELD, MUCH[0], gone), (0.0, MUCH[1], 1.0)))
+
+
+def missed_by_sides(blocks: int, touched: float, gpu: GpuSpec) -> float:
+    """Return the share of accesses that miss in L2 because few ``blocks`` are more on one side of the chip: what they
+    read is on that side."""
+    side = touched * np.interp(blocks / gpu.sms, *SIDES) / (gpu.l2_bytes / 2)
+    return float(np.interp(side, *ONE_SIDE))
 
 
 def dram_rate(read: float, written: float, gpu: GpuSpec) -> float:

@@ -107,6 +107,10 @@ class Pipes:
     stored_line_ns: float  # of L2, for each line that is stored while all multiprocessors store,
     stored_sector_ns: float  # for each of its sectors (0: as for one that is read),
     stored_part_ns: float  # and for a line of whose sectors less than all is stored
+    port: float  # of the port to L2, for a sector that a load fetches where few multiprocessors ask for any
+    sides: bool  # L2 has two, each of which keeps what its own multiprocessors read
+    port_dram: float  # the same from DRAM
+    port_stored: float  # for a sector that is stored there, and once more for a line of which less is
     stored_ahead: float  # beside warpgroups that multiply, a store waits while the port has more work left on stores
     signal: float  # from an arrival at an mbarrier until it is counted
     look: float  # from the end of a phase until a thread that waits for it continues
