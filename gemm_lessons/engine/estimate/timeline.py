@@ -9,13 +9,13 @@
                  them takes its share of that
     tensor cores the next product with the same sums waits until the one before is done; ptxas does not write that down.
                  Those of warpgroups queue up, and a warp goes on until it waits for a group of them
-    load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global)
+    load-store   one for the whole multiprocessor, first come first served: wavefronts (shared), lines (global). Copies
+                 past L1 pass beside it, and wait for each other; what a scheduler issues starts in its order
     L1           a sector is fetched once; later requests for it wait for the same fetch; the load-store unit is
                  busy while it is written. Blocks that are apart find none of each other's tiles. With ``levels``, loads
                  are read from banks, as those of shared memory. Loads return after earlier stores of parts of sectors.
                  Volatile loads find nothing in L1, and what is stored to local memory goes on to L2
-    L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for; a copy
-                 past L1 keeps its registers until the port has come near to it
+    L2           a port that brings the sectors one after the other, each ``l2`` clocks after it was asked for
     barrier      the last warp to arrive releases all: those of its block, or as many as a named barrier is for
     mbarrier     a waiting warp continues when its phase is over: threads have arrived, and boxes that the TMA copies
     blocks       where there are more than fit, the next starts when one's warps have ended and its stores have left
@@ -75,8 +75,7 @@ RETURNED = (
 # Of the same readings, of threads that own a row each: lines of a load that L1 looks up in a clock, and clocks until a
 # load returns after earlier stores of less than whole sectors have left.
 TAGS, BEHIND = 2.0, 170.0
-COPIED = 1.5  # lines of a copy past L1 in a clock, where each has several sectors (lines_h200.json)
-LANES = SECTOR / 16  # of a copy past L1, for each sector
+COPIED = 1.5  # lines of a copy past L1 in a clock, where each has several sectors (lines_h200.json, copies_h200.json)
 # L1 merges a store with the last lines that any warps have stored. Schedulers do not take turns as strictly as here:
 # what goes to few lines is merged beyond that, too, half as often for each so many lines more (parts_h200.json and
 # bursts_h200.json). Products' warps store their tiles together: what goes to more lines is not merged
@@ -245,6 +244,9 @@ class Multiprocessor:
         self.streams = streams
         self.peers: Sequence[Multiprocessor] = [self]
         self.grouped = any(item.unit == ASYNCHRONOUS for stream in streams for item, _ in stream)
+        packed = any(item.name == "IDP" for stream in streams for item, _ in stream)
+        # Who waits while results of loads are written. Products of packed bytes write every second clock only.
+        self.delayed = (TENSOR,) if packed else (FP32, TENSOR)
         self.warps_per_block, self.ended_arrive = warps_per_block, ended_arrive
         self.begun = len(streams) if resident is None else resident * warps_per_block  # warps; the others wait
         self.alive = Counter(warp // warps_per_block for warp, stream in enumerate(streams) if stream)
@@ -283,7 +285,7 @@ class Multiprocessor:
         if many:
             places = {(warp % schedulers, warp // warps_per_block): warp // schedulers for warp in range(count)}
             self.last = [places[warp % schedulers, warp // warps_per_block] for warp in range(count)]
-        self.load_store = 0.0  # free from
+        self.load_store = self.tags = 0.0  # free from: the second for copies past L1
         self.sending = 0.0  # as the next one: st.async and red.async
         self.barriers = 0.0  # and what notes arrivals at barriers, one after the other
         self.port = self.l2 = 0.0  # free from: its own, and its share of L2, for boxes
@@ -651,7 +653,9 @@ class Multiprocessor:
 
     def _access(self, item: Item, touch: Traffic | None, time: float, scheduler: int, warp: int) -> None:
         pipes, units = self.pipes, self.units[scheduler]
-        start = self.load_store if self.load_store > time else time
+        queue = self.queues[scheduler]
+        past = touch is not None and touch.past
+        start = max(self.tags if past else self.load_store, time, queue[-1] if queue else 0.0)
         if touch is not None and item.name not in PRIVATE:
             if touch.space == "shared":
                 clocks = (touch.passes if pipes.conflicts else touch.ideal) * self.wavefront
@@ -662,7 +666,7 @@ class Multiprocessor:
                 done = through + pipes.shared
                 if touch.load:
                     written = pipes.write_port * item.registers
-                    for unit in (FP32, TENSOR):
+                    for unit in self.delayed:
                         free = units[unit]
                         units[unit] = (free if free > time else time) + written
                     done = done + item.registers - 1
@@ -670,19 +674,20 @@ class Multiprocessor:
                 self.load_store = start + max(touch.passes * self.wavefront, pipes.request)
                 done = self.load_store + pipes.remote
             else:
-                several = touch.past and len(touch.sectors) >= 2 * touch.passes
-                clocks = max(touch.passes / (COPIED if several else 1.0) * self.wavefront, pipes.request)
+                clocks = max(self._lines(touch) * self.wavefront, pipes.request)
                 if self.levels is not None and touch.load:
                     if touch.banked:
                         taken = max(touch.banked, touch.passes / TAGS) * self.wavefront
                         clocks = max(taken, pipes.request)
                     clocks = max(clocks, RETURNED * item.registers)
-                if touch.written:
+                if touch.written and not past:
                     written = (touch.written if pipes.conflicts else touch.even) * self.wavefront
-                    written = written * pipes.arrival if touch.past else written + pipes.request
-                    clocks = max(clocks, written)
+                    clocks = max(clocks, written + pipes.request)
                 self.moved["l1"] += clocks
-                self.load_store = start + clocks
+                if past:
+                    self.tags = start + clocks
+                else:
+                    self.load_store = start + clocks
                 self.which = warp // self.sharing
                 self.sectors = self.caches[self.which]
                 done = self._fetched(touch, start) + (pipes.texture if item.name in FETCHES else 0.0)
@@ -711,7 +716,6 @@ class Multiprocessor:
         else:  # a shuffle, or all lanes predicated off
             self.load_store = start + 1
             done = start + pipes.shared
-        queue = self.queues[scheduler]
         queue.append(start)
         units[MEMORY] = max(time + 1, queue.popleft()) if len(queue) > pipes.queue else time + 1
         if item.name == "LDGSTS":
@@ -719,14 +723,21 @@ class Multiprocessor:
         if item.sets is not None:
             self.boards[warp][item.sets].append(done)
         if item.reads is not None:
-            free = start + pipes.read
-            if touch is not None and touch.past:
-                free = max(free, self.port - pipes.held)
-            self.boards[warp][item.reads].append(free)
+            self.boards[warp][item.reads].append(start + pipes.read)
+
+    def _lines(self, touch: Traffic) -> float:
+        """Return the clocks in which L1 looks up the lines of an access to global memory: of a copy past it, wavefronts
+        where banks conflict, else at most four sectors in a clock."""
+        if not touch.past:
+            return touch.passes
+        if self.pipes.conflicts and touch.written > touch.passes:
+            return touch.written
+        sectors = len(touch.sectors)
+        return max(touch.passes / (COPIED if sectors >= 2 * touch.passes else 1.0), sectors / SECTORS)
 
     def _fetched(self, touch: Traffic, start: float) -> float:
         """Return when an access to global memory that began at ``start`` is complete."""
-        done, per_sector = self.load_store + self.pipes.l1, self.per_sector
+        done, per_sector = (self.tags if touch.past else self.load_store) + self.pipes.l1, self.per_sector
         if not touch.load:
             self._stored(touch, start)
             self.executed = self.stores
@@ -736,14 +747,11 @@ class Multiprocessor:
                 self.load_store = max(self.load_store, self.stores - self.pipes.stored_ahead)
             return done
         fetched = 0
-        taken = per_sector
+        taken = per_sector * (self.pipes.past if touch.past else 1.0)
         if self.partly > start:
             done = max(done, self.partly + BEHIND)
         if self.levels is not None and not touch.past:
             self.port = max(self.port, start) + self.line_clocks * self._absent(touch)
-        if touch.past:  # L2 is asked once for each wavefront that is written, but not for more sectors than lanes
-            asked = (touch.written if self.pipes.conflicts else touch.even) * SECTORS / len(touch.sectors)
-            taken *= self.pipes.past * min(max(1.0, asked), LANES)
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)
             if there is None or touch.strong:

@@ -90,10 +90,8 @@ class Pipes:
     barrier_warp: float  # until the arrival of a warp is noted; those of a multiprocessor are one after the other
     fp64_latency: float  # of an fp64 instruction whose result a scoreboard guards
     move_up: float  # from the end of a block to the first instruction of the block that replaces it
-    past: float  # L2's bandwidth for a sector that cp.async fetches past L1 / for one that a load fetches; multiplied
-    # where banks conflict, since each wavefront that is written is a request to L2
-    held: float  # a copy past L1 frees its registers when L2 has at most so much work left on such copies
-    arrival: float  # of the shared-memory path, for each wavefront that a copy past L1 writes
+    past: float  # L2's bandwidth for a sector that cp.async fetches past L1 / for one that a load fetches
+    arrival: float  # of the shared-memory path, for each wavefront of a box
     box: float  # from a request to the TMA until the last sector of a box, read from L2, has arrived; 0: no TMA
     far: float  # until a load that misses L1 and L2 returns, when many do
     alone: float  # the same when few do; 0: not known, and as near as L2
