@@ -542,8 +542,12 @@ def test_mbarriers_are_estimated_or_refused_but_never_hang() -> None:
      *(pytest.param(*it, marks=pytest.mark.slow)
        for it in (("block_tile", 768), ("thread_tile", 512), ("tensor_cores", 512)))],
 )  # fmt: skip
-def test_matrix_products_take_what_their_own_model_says(lesson: str, size: int) -> None:
-    """That model extrapolates linearly in K from two short traces; this one simulates the whole launch."""
+def test_matrix_products_take_what_their_own_model_says(
+    lesson: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That model extrapolates linearly in K from two short traces; this one simulates the whole launch. It gives few
+    blocks more of L2."""
+    monkeypatch.setattr(estimating, "with_few", lambda gpu, blocks: gpu)
     shape = Shape(size, size, size)
     found = packaged_course().lesson(lesson).at(shape)
     compiled = Kernel.solution(found).compiled()
