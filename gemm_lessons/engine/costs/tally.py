@@ -69,7 +69,8 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
     if access.space == "texture":
         requests, sectors = banks.texture_requests(rows, mask, access.width)
         return Shot(len(rows), lanes, int(sectors.sum()), best, requests=int(requests.sum()))
-    return Shot(len(rows), lanes, int(_sectors(access, rows, mask, beside).sum()), best)
+    certain = access.effect != "atomic" or banks.evenly_shared(rows, mask)
+    return Shot(len(rows), lanes, int(_sectors(access, rows, mask, beside).sum()), best, certain=certain)
 
 
 def _ignored(source: Array, mask: Array | None) -> bool:
