@@ -119,6 +119,8 @@ def test_returning_registers_take_the_write_port_of_the_fp32_pipe() -> None:
     mixed = [lds(shared(2), None, "LDS.128"), *ffma(15)] * 30
     assert clocks(mixed, warps=8) == pytest.approx(30 * 2 * (15 + 4 * HOPPER.write_port), rel=0.05)
     assert HOPPER.write_port == HOPPER.register == 0.5
+    packed = [mixed[0], *[("IDP.4A.S8.S8 R4, R8, R10, R4", FREE, None)] * 15] * 30
+    assert clocks(packed, warps=8) == pytest.approx(30 * 2 * 15 * HOPPER.dot, rel=0.02), "free every second clock"
 
 
 def test_a_sector_is_fetched_once() -> None:
