@@ -96,8 +96,6 @@ def test_sectors_of_a_reduction_count_once_for_each_lane_at_their_busiest_addres
         x = np.zeros(32 * 8, {"float": "f4", "unsigned": "u4", "double": "f8"}[kind])
         launched = simulate(source, "k", 1, 32, [x, np.array(at, np.int32)])
         assert launched.counters["global_reduction_sectors"] == sectors
-        uneven = len({at.count(it) for it in at}) > 1  # an H200 counted a sector more for one of 56 such patterns
-        assert (TOTALS["global_reduction_sectors"] in launched.counters.inexact) == uneven
 
 
 VECTORS = """

@@ -198,19 +198,6 @@ def rounds(addresses: Array, active: Array | None) -> Array:
     return count
 
 
-def evenly_shared(addresses: Array, active: Array | None) -> bool:
-    """Return whether each warp's addresses have the same number of lanes. Where they have not, an H200 counted a sector
-    more than ``rounds`` for one of 56 random patterns."""
-    own = np.sort(addresses if active is None else np.where(active, addresses, -1), axis=1)
-    begins = np.ones(own.shape, np.bool_)
-    np.not_equal(own[:, 1:], own[:, :-1], out=begins[:, 1:])
-    starts = np.flatnonzero(begins)
-    lanes = np.diff(starts, append=own.size)
-    taken = own.ravel()[starts] >= 0
-    rows, lanes = starts[taken] // own.shape[1], lanes[taken]
-    return bool((lanes[1:] == lanes[:-1])[rows[1:] == rows[:-1]].all())
-
-
 def texture_requests(addresses: Array, active: Array | None, width: int) -> tuple[Array, Array]:
     """Return the requests of each warp's texture fetch and the sectors of all of them, int64 (warps,).
 

@@ -69,8 +69,7 @@ def shot(access: Access, addresses: Array, active: Array | None, other: Array | 
     if access.space == "texture":
         requests, sectors = banks.texture_requests(rows, mask, access.width)
         return Shot(len(rows), lanes, int(sectors.sum()), best, requests=int(requests.sum()))
-    certain = access.effect != "atomic" or banks.evenly_shared(rows, mask)
-    return Shot(len(rows), lanes, int(_sectors(access, rows, mask, beside).sum()), best, certain=certain)
+    return Shot(len(rows), lanes, int(_sectors(access, rows, mask, beside).sum()), best)
 
 
 def _ignored(source: Array, mask: Array | None) -> bool:

@@ -58,7 +58,6 @@ TILES = "wgmma: the wavefronts of the tiles that it reads are counted as without
 SLOW_DIVISION = "a division takes its slow path, and which one depends on sums of tensor cores or what ldmatrix moves"
 UNKNOWN_GUARD = "sums of tensor cores decide which threads execute"
 SEVERAL_FLOATS = "an H200 counted 1.3% more sectors than atomics of several floats touch"
-UNEVEN = "an H200 counted a sector more for one of 56 warps' atomics whose addresses have different numbers of lanes"
 # Counter -> the machine instructions that it counts.
 UNITS = {
     "fp64_instructions": ("DFMA", "DADD", "DMUL", "DSETP"),
@@ -228,11 +227,8 @@ class CounterObserver(Observer):
         marks = dict.fromkeys(NSIGHT, f"counted on PTX: {inexact}") if inexact else {}
         if sums.unknown_guards:
             marks.setdefault(METRICS["ffma"], f"counted on PTX: {UNKNOWN_GUARD} {sums.unknown_guards}")
-        for tally in sums.tallies.values():
-            if not tally.certain and tally.access.space == "shared":
-                marks.setdefault(METRICS["shared_wavefronts"], BOTH_SIDES)
-            elif not tally.certain:
-                marks.setdefault(COUNTED["global_reduction_sectors"], UNEVEN)
+        if not all(tally.certain for tally in sums.tallies.values()):
+            marks.setdefault(METRICS["shared_wavefronts"], BOTH_SIDES)
         if any(tally.zeros for tally in sums.tallies.values()):
             marks.setdefault(METRICS["shared_wavefronts"], ZEROS)
         if sums.tile_wavefronts:

@@ -5,7 +5,8 @@
 Registers are in two banks, odd and even. An instruction reads two of each bank at once. If all three operands are in
 one bank it takes one more clock, unless the previous instruction kept one of them at the same operand position. ptxas,
 not the hardware, assigns registers and decides what is kept. Source: Jia et al., "Dissecting the NVIDIA Volta GPU
-Architecture via Microbenchmarking" (2018), section 3.5.
+Architecture via Microbenchmarking" (2018), section 3.5. A bank of an H200 delivers one register per clock, and what is
+kept is lost when the scheduler takes another warp (checks/readings/estimate/reuse_h200.json).
 """
 
 from __future__ import annotations
