@@ -9,12 +9,13 @@
   comes from DRAM. Where it does not fit, L2 has replaced each line before the launch comes back to it: the launch's
   first request for a sector goes to DRAM, and later ones, of other blocks, find it in L2. In between a part of them
   does; lines that were stored need half as much room again.
-- **DRAM** then takes the unique bytes, at the rate of reads, or of reads and writes in turn.
+- **Sides**: L2 has two on some chips. Each keeps what its own multiprocessors read, and few blocks are more on one.
+- **DRAM** then takes the unique bytes, at the rate of reads, or of reads and writes in turn. What blocks touch again
+  when L2 has lost it counts again. Sectors without a neighbour take longer, most of all those stored in part.
 - **Atomics** are executed by L2: a round for each lane of a warp at the same address, one after the other where they
   meet in a slice of L2. The busiest slice is a floor, and for floating point the busiest sector.
 
-Replacement is not followed, nor which set a line falls into, nor that waves of blocks come back to lines that L2 has
-lost since: a product whose matrices are far larger than L2 needs more of DRAM than this says.
+Replacement is not followed, nor which set a line falls into.
 """
 
 from __future__ import annotations
