@@ -239,6 +239,13 @@ def test_blocks_apart_wait_for_their_tiles_in_turn() -> None:
     assert 2 * multiplying < near < 0.9 * (2 * multiplying + HOPPER.l2)
 
 
+def test_a_fence_waits_for_copies_in_flight() -> None:
+    touch = Traffic("global", True, 4, 4, range(16), written=4, past=True)
+    copy: Line = ("LDGSTS.E.BYPASS.128 [R8], [R2.64]", FREE, touch)
+    assert clocks([copy, ("MEMBAR.SC.GPU", FREE, None), *ffma(1)]) > HOPPER.l2
+    assert clocks([("MEMBAR.SC.GPU", FREE, None), copy, *ffma(1)]) < HOPPER.l2
+
+
 def test_what_l1_cannot_hold_of_local_memory_is_read_from_l2() -> None:
     """Loads and stores of 1024 threads that go through 256 to 768 KB, beside an H200, less those that fit."""
     read = json.loads((FOLDER / "estimate/local_h200.json").read_text())["clocks"]

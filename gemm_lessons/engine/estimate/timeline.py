@@ -495,6 +495,8 @@ class Multiprocessor:
             stream = self.streams[warp]
             if at + 1 < len(stream) and stream[at + 1][0].place < item.place:
                 after = max(after, time + self.pipes.branch)
+        elif item.name == "MEMBAR":  # copies in flight are accesses before the fence
+            after = max(after, self.copies[warp])
         elif item.name == "LDGDEPBAR":
             self.boards[warp][item.sets or 0].append(self.copies[warp])
         self.ready[warp] = self._ready(warp, after)
