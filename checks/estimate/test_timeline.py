@@ -246,6 +246,17 @@ def test_a_fence_waits_for_copies_in_flight() -> None:
     assert clocks([("MEMBAR.SC.GPU", FREE, None), copy, *ffma(1)]) < HOPPER.l2
 
 
+@pytest.mark.parametrize("each", [1, 2, 4])
+def test_a_volatile_load_brings_its_sectors_from_l2_as_was_read(each: int) -> None:
+    read = json.loads((FOLDER / "estimate/volatile_h200.json").read_text())["clocks"]
+    found = [it for name, it in read.items() if name.startswith(f"{each} of a line")]
+    sectors = [4 * (lane // each) + lane % each for lane in range(32)]
+    touch = Traffic("global", True, 32 // each, 32 // each, sectors, strong=True)
+    load: Line = ("LDG.E.STRONG.SYS R8, [R2.64]", replace(FREE, sets=0, waits=(0,)), touch)
+    made = clocks([load] * 40, warps=32) / (40 * 32 * 32)
+    assert made == pytest.approx(median(found), rel=0.2)
+
+
 def test_what_l1_cannot_hold_of_local_memory_is_read_from_l2() -> None:
     """Loads and stores of 1024 threads that go through 256 to 768 KB, beside an H200, less those that fit."""
     read = json.loads((FOLDER / "estimate/local_h200.json").read_text())["clocks"]

@@ -29,7 +29,7 @@ from gemm_lessons.engine.sass.operands import Uncountable
 from gemm_lessons.engine.sass.trace import Trace, Traceable, Traffic, blocks_of_cluster, traceable
 from gemm_lessons.engine.simulator import Simulator
 
-MODEL = 47  # version of the timeline; a new number invalidates the cache on disk
+MODEL = 49  # version of the timeline; a new number invalidates the cache on disk
 TILES = 8  # K tiles of the shorter trace of a kernel with cp.async, so that its pipeline is full
 DEEPEST = 256  # K of the shorter trace of blocks that are played apart: they have as many tiles, which must fit
 GPC = 16  # multiprocessors that get a box together, to which a launch gives consecutive blocks: flights_h200.json

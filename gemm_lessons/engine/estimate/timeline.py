@@ -72,6 +72,7 @@ LINE_CLOCKS, ATOMIC_ROUND = 0.5, 2.6
 RETURNED = (
     0.55  # and of the load-store unit, for each register of a warp that L1 returns, as shared memory does (h200.json)
 )
+LONE = 0.65  # and for a line of which a volatile load asks for one sector only (volatile_h200.json)
 # Of the same readings, of threads that own a row each: lines of a load that L1 looks up in a clock, and clocks until a
 # load returns after earlier stores of less than whole sectors have left.
 TAGS, BEHIND = 2.0, 170.0
@@ -752,7 +753,9 @@ class Multiprocessor:
         taken = per_sector * (self.pipes.past if touch.past else 1.0)
         if self.partly > start:
             done = max(done, self.partly + BEHIND)
-        if self.levels is not None and not touch.past:
+        if touch.strong:
+            self.port = max(self.port, start) + LONE * max(0, 2 * touch.passes - len(touch.sectors))
+        elif self.levels is not None and not touch.past:
             self.port = max(self.port, start) + self.line_clocks * self._absent(touch)
         for sector in touch.sectors:
             there = None if touch.past else self.sectors.get(sector)

@@ -64,8 +64,7 @@ class Levels(NamedTuple):
     ``l1_lines``: capacity of L1. ``far``: of each buffer, by its slot, the share of sectors first asked for that come
     from DRAM. ``dram_sector``: clocks of a multiprocessor's share of DRAM for one, and for what is written meanwhile;
     ``loaded``: clocks that one waits for each other one in flight. ``atomic``: clocks of the buffer's busiest slice of
-    L2 for each round of a multiprocessor's atomics. ``working``: what few blocks
-    divide among them (``share_of_l2``).
+    L2 for each round of a multiprocessor's atomics. ``working``: what few blocks divide among them (``share_of_l2``).
     """
 
     l1_lines: int
