@@ -134,7 +134,7 @@ def play(
                 asked=asked,
                 loads_from_dram=from_dram and not hidden,
                 levels=levels,
-                missed=missed_in_l1(trace, blocks, gpu),
+                spilled=missed_in_l1(trace, blocks, gpu),
             )
             for streams in by_rank(streams_of(trace, blocks * trace.cluster, gpu), trace)
         ]
@@ -164,11 +164,10 @@ def play_apart(
         items.append(stream.of(warp))
         middle = len(fewer.items) // 2
         parts.append(range(middle, middle + len(stream.items) - len(fewer.items)))
-    found = []
+    found, spilled = [], missed_in_l1(longer, blocks, gpu)
     for fraction in APART:
         starts = [block * fraction % 1 * tile_clocks for block in range(blocks)]
-        missed = missed_in_l1(longer, blocks, gpu)
-        loop = MainLoop(parts, starts, items, longer.warps_per_block, gpu, loads_from_dram=from_dram, missed=missed)
+        loop = MainLoop(parts, starts, items, longer.warps_per_block, gpu, loads_from_dram=from_dram, spilled=spilled)
         found.append(run([loop]).clocks)
         tile_clocks = found[-1] / tiles
     return sum(found) / len(found)
@@ -233,10 +232,10 @@ class Multiprocessor:
         asked: float = 0.0,
         loads_from_dram: bool = False,
         levels: Levels | None = None,
-        missed: float = 0.0,
+        spilled: float = 0.0,
     ) -> None:
         self.levels = levels
-        self.spilled = missed  # of loads from local memory, the share that L1 does not hold
+        self.spilled = spilled  # of loads from local memory, the share that L1 does not hold
         self.dram = self.atomics = 0.0  # its share of DRAM, and of the slice where most atomics meet, is free from
         self.flying: deque[float] = deque()  # when sectors arrive from DRAM
         # Where ``levels`` are known: sectors that L2 was asked for, and lines of L1, the oldest first, both by wave.

@@ -51,7 +51,7 @@ READS, BOTH, WRITES = 0.97, 0.82, 0.92  # of DRAM's bandwidth: reads, as many wr
 LOADED = 0.4
 # A sector that has no other one near it costs DRAM so many bytes more (scatter_h200.json): read, with the other half of
 # 64 bytes, and stored in part, with the other part fetched first.
-HALVES, LONELY, MENDED = 2, 53.0, 206.0
+LONELY, MENDED = 53.0, 206.0
 # Which sectors that are stored in part leave L2 before the rest is, by what is kept there over its size.
 UNFINISHED = (1.0, 1.9, 3.8), (0.0, 0.83, 1.0)
 # Clocks of L2 for a round of atomics (adds_h200.json): in a slice 1.2 to 1.7, and for sums of floats in a sector.
@@ -180,7 +180,7 @@ def levels_of(
             visited[slot] += scattered * max(later("read", slot, near) - visited[slot], 0.0)
             alone = scattered * visited[slot]
             parts = far.parts(slot, near) * later("written", slot, near) * mended
-            fetched += visited[slot] - it.read + (HALVES - 1) * alone + parts
+            fetched += visited[slot] - it.read + alone + parts  # of a lone sector, the other half of 64 bytes, too
             stored += max(parts - it.written, 0.0)
             lonely += LONELY * alone + MENDED * far.scattered("parts", slot, near) * parts
     rate = dram_rate(fetched, stored, gpu)
